@@ -17,7 +17,7 @@ Measured = Mapping[str, Mapping[str, float | None]]
 """Question id → metric → value; None if the metric has no value."""
 
 
-class _Pair(NamedTuple):
+class Pair(NamedTuple):
     """A question's measure in both evaluations, and the question's group."""
 
     ours: float
@@ -95,17 +95,18 @@ def compare(records: Sequence[Record], name: str, earlier: Measured) -> PairedCo
     differences = {}
     for metric in METRICS:
         pairs = [
-            _Pair(measured.value / measured.weight, theirs, record.group)
+            Pair(measured.value / measured.weight, theirs, record.group)
             for record in common
             if (measured := record.measures[metric]).weight
             and isinstance(theirs := earlier[record.question.id].get(metric), int | float)
         ]
         if pairs:
-            differences[metric] = _difference(pairs, is_binary=METRICS[metric].is_binary)
+            differences[metric] = difference(pairs, is_binary=METRICS[metric].is_binary)
     return PairedComparison(name, len(common), len({record.group for record in common}), differences)
 
 
-def _difference(pairs: Sequence[_Pair], *, is_binary: bool) -> Difference:
+def difference(pairs: Sequence[Pair], *, is_binary: bool) -> Difference:
+    """The difference in one metric, over at least one pair."""
     interval = bootstrap([pair.ours - pair.theirs for pair in pairs], groups=[pair.group for pair in pairs])
     assert interval is not None, "there are pairs"
     ours = sum(pair.ours for pair in pairs) / len(pairs)

@@ -1,4 +1,4 @@
-"""Significance of measured differences: bootstrap intervals and McNemar's test.
+"""Significance of measured differences: intervals by bootstrap and by Student's t, and McNemar's test.
 
 A policy mostly answers paraphrases of a question alike, so that a figure over paraphrases is less certain
 than over the same number of unrelated questions. The bootstrap therefore draws whole groups of paraphrases
@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 _RESAMPLES = 2000
+_T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)  # from 1 degree on
 _EXACT_BELOW = 25  # discordant pairs; with more, the chi-squared approximation is good
 
 
@@ -60,6 +62,34 @@ def bootstrap(
     ratios = sums[:, 0][sums[:, 1] > 0] / sums[:, 1][sums[:, 1] > 0]
     low, high = np.quantile(ratios, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high))
+
+
+def student(values: Sequence[float]) -> Interval | None:
+    """95 % interval of the mean of independent values, such as one figure of each of several seeds.
+
+    By Student's t; None with fewer than two values.
+    """
+    if len(values) < 2:
+        return None
+    mean, margin = fmean(values), t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return Interval(mean - margin, mean + margin)
+
+
+def t_quantile(freedom: int) -> float:
+    """97.5 % quantile of Student's t with so many degrees of freedom, at least 1.
+
+    From a table up to 10, else by the expansion around the normal quantile (Abramowitz and Stegun, 26.7.5),
+    whose error is then below 0.001.
+    """
+    if freedom <= len(_T):
+        return _T[freedom - 1]
+    z = NormalDist().inv_cdf(0.975)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
 
 
 def _totals(pairs: NDArray[np.float64], groups: Sequence[Hashable]) -> NDArray[np.float64]:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 from kbqa.evaluation.evaluation import PlayedExample
 from kbqa.evaluation.failures import AnswerOutcome
 from kbqa.evaluation.measures import METRICS
 from kbqa.trajectory import ExecutedAction, Trajectory, Turn
+from services.page.document import document
 
-_STATIC = files(__package__) / "static"
-_STYLES = ("base.css", "trajectories.css", "evaluation.css")
-_MODULES = ("dom.js", "format.js", "evaluation.js")  # each module comes after the modules that it imports
-_IMPORT = re.compile(r"^import .* from \"\./([\w.]+)\";\n", re.MULTILINE)
+_STYLES = ("base.css", "trajectories.css", "figures.css", "document.css", "evaluation.css")
+_MODULES = ("dom.js", "format.js", "figures.js", "turns.js", "evaluation.js")
+_PARTS = {"results": "Results", "failures": "Failures", "trajectories": "Trajectories"}
 _MOST_CHARACTERS = 4000  # per text
 _MOST_LABELS = 12  # per action, of the items that it found
 _MOST_COLUMNS = 24
@@ -34,8 +27,6 @@ def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
         result: the output of `kbqa eval --json`.
         examples: questions with their episodes, which the report shows in full.
     """
-    style = "\n".join(_text(name) for name in _STYLES)
-    theme, script = _text("theme.js"), _bundle()
     records = result["records"]
     data = {
         **{name: value for name, value in result.items() if name != "records"},
@@ -44,41 +35,7 @@ def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
         "outcomes_by_hops": _by_hops(records),
         "examples": [_example(example) for example in examples],
     }
-    # The script shows texts of models and graphs as text nodes; an unescaped `<` could end the element early.
-    written = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    policy = (
-        f"default-src 'none'; script-src {_allowed(theme)} {_allowed(script)}; style-src {_allowed(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return Template(_text("evaluation.html")).substitute(
-        policy=policy,
-        title=html.escape(f"{result['policy']} on {result['dataset']}"),
-        style=style,
-        theme=theme,
-        data=written,
-        script=script,
-    )
-
-
-def _text(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
-
-
-def _bundle() -> str:
-    """All modules in one script, each after the modules that it imports."""
-    bundle: list[str] = []
-    for name in _MODULES:
-        text = _text(name)
-        missing = set(_IMPORT.findall(text)) - set(_MODULES[: len(bundle)])
-        assert not missing, f"{name} imports {missing}, which must come before it"
-        bundle.append(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE))
-    return "\n".join(bundle)
-
-
-def _allowed(source: str) -> str:
-    """The source of a content security policy that allows an inline script or style."""
-    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
+    return document(f"{result['policy']} on {result['dataset']}", data, _STYLES, _MODULES, _PARTS)
 
 
 def _columns(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:

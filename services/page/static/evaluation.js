@@ -2,7 +2,9 @@
 // its data; nothing is fetched.
 
 import { announce, h, replace, svg } from "./dom.js";
+import { fact, figures, row, shareTicks, track } from "./figures.js";
 import { duration, number, percent, words } from "./format.js";
+import { turnCard } from "./turns.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const SHARES = Object.keys(data.metrics).filter((name) => data.titles[name][2]);
@@ -45,26 +47,10 @@ function tiles() {
       h("dd", {}, h("strong", {}, value(name, data.metrics[name])), h("span", {}, range(name, data.intervals[name]))))));
 }
 
-// A bar from 0 to 1 with its interval.
-function track(share, [low, high], paint, thin = false) {
-  return svg("svg", { class: `track${thin ? " thin" : ""}`, viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
-    svg("rect", { class: "floor", x: 0, y: 0, width: 100, height: 10 }), [25, 50, 75].map((x) => svg("line", { class: "grid", x1: x, x2: x, y1: 0, y2: 10 })),
-    svg("rect", { class: `paint-${paint}`, x: 0, y: 1.5, width: 100 * share, height: 7 }),
-    svg("line", { class: "whisker", x1: 100 * low, x2: 100 * high, y1: 5, y2: 5 }), [low, high].map((x) => svg("line", { class: "whisker", x1: 100 * x, x2: 100 * x, y1: 2.5, y2: 7.5 })));
-}
-
-function ticks() {
-  return h("div", { class: "ticks", "aria-hidden": "true" }, ["0", "0.25", "0.5", "0.75", "1"].map((at) => h("span", {}, at)));
-}
-
-function row(name, about, plot, said, small) {
-  return h("div", {}, h("dt", {}, name, about ? h("small", {}, about) : null), h("dd", { class: "plot" }, plot), h("dd", { class: "value" }, said, small ? h("small", {}, small) : null));
-}
-
 function shares() {
   return h("div", { class: "card" }, h("h3", {}, "Every share", h("small", {}, "share of questions; executability: share of queries")), h("dl", { class: "rows" },
     SHARES.map((name) => row(data.titles[name][0], null, track(data.metrics[name], data.intervals[name], "a"), value(name, data.metrics[name]), range(name, data.intervals[name]))),
-    row("", null, ticks(), "", null)));
+    row("", null, shareTicks(), "", null)));
 }
 
 function breakdown(kind) {
@@ -75,7 +61,7 @@ function breakdown(kind) {
     parts.map(([part, { metrics, intervals, questions }]) => row(kind === "hops" && part !== "unknown" ? `${part} ${part === "1" ? "hop" : "hops"}` : words(part), `${questions.toLocaleString("en-GB")} questions`,
       h("div", { class: "pair" }, PAIR.map(([name, paint]) => track(metrics[name], intervals[name], paint, true))),
       PAIR.map(([name], k) => [k ? " / " : "", h("b", {}, value(name, metrics[name]))]), null)),
-    row("", null, ticks(), "", null)),
+    row("", null, shareTicks(), "", null)),
   h("ul", { class: "keys" }, PAIR.map(([name, paint]) => h("li", {}, h("i", { class: `key paint-${paint}` }), data.titles[name][0]))));
 }
 
@@ -133,10 +119,6 @@ function columns(name) {
       }), svg("line", { class: "base", x1: 0, x2: 100, y1: 100, y2: 100 })),
     h("div", { class: "column-names", "aria-hidden": "true" }, edges.map((edge, k) => h("span", {}, k % every === 0 ? String(edge) : ""))),
     outcomeKeys());
-}
-
-function figures(head, rows) {
-  return h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "figures" }, h("thead", {}, h("tr", {}, head.map((name, k) => h("th", { scope: "col", class: k ? "number" : null }, name)))), h("tbody", {}, rows)));
 }
 
 function comparison() {
@@ -257,23 +239,6 @@ function draw() {
     open.runs.length > 1 ? h("div", { class: "run-choice", role: "group", "aria-label": "Run" }, open.runs.map((_, k) => h("button", { type: "button", class: "small", "aria-pressed": String(k === shownRun), onclick: () => { shownRun = k; draw(); } }, `Run ${k + 1}`))) : null,
     h("ol", { class: "turns" }, run.turns.map(turnCard)),
     h("p", { class: "ending" }, h("span", { class: `chip status-${run.status}` }, words(run.status)), run.answers.length ? [" ", answers(run.answers)] : " without an answer"));
-}
-
-function fact(name, about) {
-  return h("div", {}, h("dt", {}, name), h("dd", {}, about));
-}
-
-function turnCard(turn, k) {
-  return h("li", { class: "turn" }, h("header", {}, h("h3", {}, `Turn ${k + 1}`), h("span", { class: `chip status-${turn.status}` }, words(turn.status)), turn.well_formed ? null : h("span", { class: "chip" }, "not well-formed"), h("span", { class: "credit" }, `${turn.tokens} tokens`)),
-    turn.thought ? h("p", { class: "thought", dir: "auto" }, turn.thought) : null, turn.actions.map(actionCard),
-    turn.actions.length ? h("details", {}, h("summary", {}, "Original text"), h("pre", { dir: "auto" }, turn.text)) : h("pre", { class: "said", dir: "auto" }, turn.text),
-    turn.observation ? h("details", { class: "observation", open: turn.observation.length < 1200 }, h("summary", {}, "Observation"), h("pre", { dir: "auto" }, turn.observation)) : null);
-}
-
-function actionCard(action) {
-  return h("div", { class: `action${action.code ? " error" : ""}` },
-    h("code", { dir: "auto" }, h("b", {}, action.name), "(", Object.entries(action.arguments).map(([name, text], k) => [k ? ", " : "", h("span", { class: "argument" }, `${name}=`), text]), ")"),
-    h("span", { class: "found" }, action.code ? `${action.code}${action.kind ? ` (${words(action.kind)})` : ""}` : action.found ? [`${action.found} found: `, h("span", { dir: "auto" }, action.labels.slice(0, 6).join(", "), action.found > 6 ? " …" : "")] : "nothing found"));
 }
 
 controls();

@@ -5,6 +5,7 @@ import { href, note } from "./address.js";
 import { announce, h, problem, replace } from "./dom.js";
 import { forest, pathTo } from "./forest.js";
 import { number, percent, signed, words } from "./format.js";
+import { actionCard } from "./turns.js";
 
 const FILTERS = ["step", "status", "outcome", "question"];
 const TYPING_MS = 300;
@@ -259,16 +260,9 @@ function turnCard(turn, k, chosen) {
       h("span", { class: "credit" }, "reward ", h("b", {}, number(turn.reward))),
       h("span", { class: `credit ${turn.advantage === null ? "" : turn.advantage >= 0 ? "plus" : "minus"}` }, "advantage ", h("b", {}, turn.advantage === null ? "none" : signed(turn.advantage)))),
     turn.thought ? h("p", { class: "thought", dir: "auto" }, turn.thought) : null,
-    turn.actions.map(action),
+    turn.actions.map(actionCard),
     turn.status === "answered" || !turn.actions.length ? h("pre", { class: "said", dir: "auto" }, turn.text) : null,
     turn.observation ? h("details", { class: "observation", open: turn.observation.length < 1200 }, h("summary", {}, "Observation"), h("pre", { dir: "auto" }, turn.observation)) : null,
     h("footer", {}, `${turn.tokens} tokens`, turn.logprob === null ? "" : `, mean log-probability ${number(turn.logprob)}`, `, ${turn.version}`, `, ${number(turn.elapsed_ms)} ms`,
       turn.actions.length && turn.text ? h("details", {}, h("summary", {}, "Original text"), h("pre", { dir: "auto" }, turn.text)) : null));
-}
-
-function action(action) {
-  return h("div", { class: `action${action.code ? " error" : ""}` },
-    h("code", { dir: "auto" }, h("b", {}, action.name), "(", Object.entries(action.arguments).map(([name, value], i) => [i ? ", " : "", h("span", { class: "argument" }, `${name}=`), value]), ")"),
-    h("span", { class: "found" }, action.code ? `${action.code}${action.kind ? ` (${words(action.kind)})` : ""}`
-      : action.found ? [`${action.found} found: `, h("span", { dir: "auto" }, action.labels.slice(0, 6).join(", "), action.found > 6 ? " …" : "")] : "nothing found"));
 }

@@ -1,8 +1,8 @@
-// Plots as SVG: lines over steps, stacked shares, points, histograms. A chart is a card with a title, a
+// Plots as SVG: lines over steps or seconds, stacked shares, points, histograms. A chart is a card with a title, a
 // drawing that fits the card's width, and a line with the values under the pointer.
 
 import { h, replace, svg } from "./dom.js";
-import { number, percent, short } from "./format.js";
+import { duration, number, percent, short } from "./format.js";
 
 const HEIGHT = 168, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 22;
 const MOST_POINTS = 500; // maximum points drawn per line; more are averaged
@@ -12,7 +12,7 @@ const widths = new ResizeObserver((entries) => requestAnimationFrame(() => {
   for (const { target } of entries) target.chart?.fit();
 }));
 
-// figure: {title, kind, unit, about, source}; data(): returns the current series, see `draw…` below.
+// figure: {title, kind, unit, about, source, across = "step"}; data(): returns the current series, see `draw…` below.
 export function chart(figure, data) {
   const drawing = svg("svg", { class: "plot", height: HEIGHT, role: "img", tabindex: "0" });
   const readout = h("output", { class: "readout", "aria-live": "off" });
@@ -90,33 +90,41 @@ export function smooth(points, weight) {
   });
 }
 
-// series: [{name, points: [[x, y], …], smoothing}]
+// series: [{name, points: [[x, y], …], smoothing, and if wanted: colour, marks, band: [[x, low, high], …],
+// members: [points, …], drawn faintly}]
 function drawLines(series, width, figure) {
   const shown = series.filter((line) => line.points.length);
   if (!shown.length) return empty(width);
-  const thinned = shown.map((line) => ({ ...line, points: thin(line.points) }));
+  const thinned = shown.map((line, i) => ({ colour: i, band: [], members: [], ...line, points: thin(line.points) }));
   const smoothed = thinned.map((line) => smooth(line.points, line.smoothing ?? 0));
-  const values = thinned.flatMap((line, i) => [...line.points, ...smoothed[i]].map(([, y]) => y));
-  const x = scale(extent(thinned.flatMap((line) => line.points.map(([at]) => at))), [LEFT, width - RIGHT]);
+  const bands = thinned.map(({ band, smoothing = 0 }) => [1, 2].map((side) => smooth(band.map((one) => [one[0], one[side]]), smoothing)));
+  const members = thinned.map((line) => line.members.map((points) => smooth(points, line.smoothing ?? 0)));
+  const faint = thinned.map((line) => line.smoothing && !line.members.length && line.points.length > 2);
+  const values = thinned.flatMap((line, i) => [...(faint[i] ? line.points : []), ...smoothed[i], ...members[i].flat()].map(([, y]) => y));
+  const x = scale(extent(thinned.flatMap((line) => [line.points, ...line.members].flat().map(([at]) => at))), [LEFT, width - RIGHT]);
   const y = scale(padded(extent(values)), [HEIGHT - BOTTOM, TOP]);
   const shapes = [...axes(x, y, width, figure)];
+  // An interval of few curves can be far wider than they are: it ends at the edge of the plot.
+  const inside = (points) => points.map(([at, value]) => [at, Math.min(y.domain[1], Math.max(y.domain[0], value))]);
   thinned.forEach((line, i) => {
-    const colour = `line c${i}`;
-    if (line.smoothing && line.points.length > 2) shapes.push(path(line.points, x, y, `${colour} faint`));
-    shapes.push(line.points.length > 1 ? path(smoothed[i], x, y, colour)
-      : svg("circle", { class: `dot c${i}`, cx: x(line.points[0][0]), cy: y(line.points[0][1]), r: 3 }));
-    if (line.marks) smoothed[i].forEach(([at, value]) => shapes.push(svg("circle", { class: `dot c${i}`, cx: x(at), cy: y(value), r: 2.5 })));
+    const hue = hueOf(line.colour), [low, high] = bands[i].map(inside);
+    if (low.length > 1) shapes.push(svg("polygon", { class: `band ${hue}`, points: outline([...high, ...low.toReversed()], x, y) }));
+    members[i].forEach((points) => shapes.push(path(points, x, y, `line ${hue} faint`)));
+    if (faint[i]) shapes.push(path(line.points, x, y, `line ${hue} faint`));
+    shapes.push(line.points.length > 1 ? path(smoothed[i], x, y, `line ${hue}`)
+      : svg("circle", { class: `dot ${hue}`, cx: x(line.points[0][0]), cy: y(line.points[0][1]), r: 3 }));
+    if (line.marks) smoothed[i].forEach(([at, value]) => shapes.push(svg("circle", { class: `dot ${hue}`, cx: x(at), cy: y(value), r: 2.5 })));
   });
-  const xs = thinned[0].points.map(([at]) => at);
+  const xs = [...new Set(thinned.flatMap((line) => line.points.map(([at]) => at)))].sort((a, b) => a - b);
   const tell = (at) => thinned.map((line, i) => {
     const [, value] = nearest(line.points, at);
-    return h("span", { class: `key c${i}` }, shown.length > 1 ? `${line.name} ` : "", h("b", {}, number(value)), figure.unit ? ` ${figure.unit}` : "");
+    return h("span", { class: `curve ${hueOf(line.colour)}` }, shown.length > 1 ? `${line.name} ` : "", h("b", {}, number(value)), figure.unit ? ` ${figure.unit}` : "");
   });
   const says = thinned.map((line) => {
     const ys = line.points.map(([, value]) => value);
     return `${shown.length > 1 ? `${line.name} ` : ""}from ${number(ys[0])} to ${number(ys.at(-1))} over ${line.points.length} records, lowest ${number(Math.min(...ys))}, highest ${number(Math.max(...ys))}`;
   }).join("; ");
-  return { shapes, says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell) };
+  return { shapes, says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell, figure.across) };
 }
 
 // series: [{name, points}], stacked: the values add up at each x
@@ -133,13 +141,12 @@ function drawShares(series, width, figure) {
     const below = xs.map((at, k) => [at, tops[k]]);
     xs.forEach((_, k) => { tops[k] += part[k]?.[1] ?? 0; });
     const above = xs.map((at, k) => [at, tops[k]]);
-    const outline = [...above, ...below.reverse()].map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-    return svg("polygon", { class: `area c${i}`, points: outline });
+    return svg("polygon", { class: `area c${i}`, points: outline([...above, ...below.reverse()], x, y) });
   });
   const shown_ = figure.whole === false ? (value) => `${number(value)}${figure.unit ? ` ${figure.unit}` : ""}` : percent;
-  const tell = (at) => shown.map((part, i) => h("span", { class: `key c${i}` }, `${part.name} `, h("b", {}, shown_(nearest(part.points, at)[1]))));
+  const tell = (at) => shown.map((part, i) => h("span", { class: `curve c${i}` }, `${part.name} `, h("b", {}, shown_(nearest(part.points, at)[1]))));
   const says = shown.map((part) => `${part.name} from ${shown_(part.points[0][1])} to ${shown_(part.points.at(-1)[1])}`).join("; ");
-  return { shapes: [...areas, ...axes(x, y, width, figure)], says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell) };
+  return { shapes: [...areas, ...axes(x, y, width, figure)], says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell, figure.across) };
 }
 
 // series: [{name, points}]: the first and the last points of a run
@@ -149,7 +156,7 @@ function drawPoints(series, width, figure) {
   const x = scale(padded(extent([0, ...all.map(([at]) => at)])), [LEFT, width - RIGHT]);
   const y = scale(padded(extent(all.map(([, value]) => value))), [HEIGHT - BOTTOM, TOP]);
   const dots = series.flatMap((cloud, i) => cloud.points.map(([at, value]) => svg("circle", { class: `dot c${i} many`, cx: x(at), cy: y(value), r: 3 })));
-  const latest = series.map((cloud, i) => h("span", { class: `key c${i}` }, `${cloud.name} (${cloud.points.length})`));
+  const latest = series.map((cloud, i) => h("span", { class: `curve c${i}` }, `${cloud.name} (${cloud.points.length})`));
   const mean = (cloud, axis) => cloud.points.reduce((sum, point) => sum + point[axis], 0) / (cloud.points.length || 1);
   const says = series.map((cloud) => `${cloud.name}: ${cloud.points.length} points, means ${number(mean(cloud, 0))} across and ${number(mean(cloud, 1))} up`).join("; ");
   return { shapes: [...axes(x, y, width, figure), ...dots], says, latest };
@@ -169,7 +176,7 @@ function drawHistogram(series, width, figure) {
   const bar = (x(1) - x(0)) / bins / shown.length - 1;
   const bars = shares.flatMap((column, i) => column.map((share, k) => svg("rect", { class: `area c${i}`,
     x: x(k / bins) + i * (bar + 0.5), width: Math.max(1, bar), y: y(share), height: Math.max(0, HEIGHT - BOTTOM - y(share)) })));
-  const latest = shown.map((one, i) => h("span", { class: `key c${i}` }, one.name));
+  const latest = shown.map((one, i) => h("span", { class: `curve c${i}` }, one.name));
   const says = shown.map((one, i) => `${one.name}: mean ${number(shares[i].reduce((sum, share, k) => sum + share * (k + 0.5) / bins, 0))}`).join("; ");
   return { shapes: [...bars, ...axes(x, y, width, figure)], says, latest };
 }
@@ -178,11 +185,11 @@ function empty(width) {
   return { shapes: [svg("text", { class: "nothing", x: width / 2, y: HEIGHT / 2 }, "nothing yet")], says: "nothing yet", latest: null };
 }
 
-function atStep(xs, x, tell) {
+function atStep(xs, x, tell, across = "step") {
   return (wanted) => {
     if (wanted < xs[0] - 0.5 || wanted > xs.at(-1) + 0.5) return null;
     const at = xs.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best));
-    return { px: x(at), x: at, text: [h("span", { class: "step" }, `step ${short(at)}`), tell(at)] };
+    return { px: x(at), x: at, text: [h("span", { class: "step" }, across === "step" ? `step ${short(at)}` : duration(at)), tell(at)] };
   };
 }
 
@@ -192,8 +199,23 @@ function axes(x, y, width, figure) {
     svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 3.5, "text-anchor": "end" }, figure.kind === "share" && figure.whole !== false ? percent(value) : short(value)),
   ]);
   const below = ticks(x.domain, Math.max(2, Math.floor(width / 60)), figure.kind === "line" || figure.kind === "share").map((value) =>
-    svg("text", { class: "tick", x: x(value), y: HEIGHT - 6, "text-anchor": "middle" }, short(value)));
+    svg("text", { class: "tick", x: x(value), y: HEIGHT - 6, "text-anchor": "middle" }, figure.across === "seconds" ? clock(value, x.domain[1]) : short(value)));
   return [...lines.flat(), ...below];
+}
+
+// 90 → 90 s, 5400 → 90 min: in the unit in which the longest time is not long
+function clock(seconds, longest) {
+  const [size, unit] = longest < 300 ? [1, "s"] : longest < 18_000 ? [60, "min"] : [3600, "h"];
+  return `${short(seconds / size)} ${unit}`;
+}
+
+// Five colours; then the same ones again, dashed.
+function hueOf(index) {
+  return `c${index % 5}${index % 10 > 4 ? " dashed" : ""}`;
+}
+
+function outline(points, x, y) {
+  return points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
 }
 
 function path(points, x, y, name) {
