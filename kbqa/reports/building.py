@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
@@ -139,18 +140,24 @@ def _system_view(system: System, systems: Sequence[System]) -> SystemView:
         paper=first.paper,
         dataset=first.dataset,
         runs=[entry.place for entry in system],
-        score=_system_score([entry.score for entry in system if entry.score is not None]),
+        score=_system_score(system),
         seconds=fmean(done) if done else None,
         values=_differing(first, others),
     )
 
 
-def _system_score(scores: Sequence[Score]) -> Score | None:
-    if len(scores) < 2:
-        return scores[0] if scores else None
-    means = [score.mean for score in scores]
+def _system_score(system: System) -> Score | None:
+    """The mean over the seeds; several runs of one seed count as their mean."""
+    scored = [(entry.view.seed, entry.score) for entry in system if entry.score is not None]
+    if len(scored) < 2:
+        return scored[0][1] if scored else None
+    by_seed: defaultdict[int, list[float]] = defaultdict(list)
+    for seed, score in scored:
+        by_seed[seed].append(score.mean)
+    means = [fmean(found) for found in by_seed.values()]
     interval = student(means)
-    assert interval is not None, "there are two"
+    if interval is None:
+        return Score(mean=means[0])
     return Score(mean=fmean(means), low=max(interval.low, 0.0), high=min(interval.high, 1.0))
 
 

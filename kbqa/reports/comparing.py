@@ -12,7 +12,7 @@ from kbqa.reports.answers import Answer, Answers, minus
 from kbqa.reports.entries import Entry, System
 from kbqa.reports.views import ComparisonView, PairView, SideView, TellingsView, TellingView
 
-_MOST = 16  # questions of two policies that are shown, half of them won and half lost
+_MOST = 12  # questions of two policies that are shown, half of them won and half lost
 
 
 class Side(NamedTuple):

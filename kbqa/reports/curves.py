@@ -16,6 +16,7 @@ Axis = Literal["step", "seconds"]
 Records = Sequence[Mapping[str, Any]]
 """Records of `metrics.jsonl`."""
 
+
 class CurvedRun(Protocol):
     """What is drawn of a run: its records, and whether it is done."""
 
@@ -26,6 +27,7 @@ class CurvedRun(Protocol):
     def is_done(self) -> bool: ...
 
 
+_NO_BAND: tuple[list[Point], list[Point]] = ([], [])
 _MOST = 200  # points of a curve; more are averaged
 _GRID = 100  # seconds at which the curves of several runs are averaged
 _PHASES = ("rl", "cold_start", "warm_up")  # the last phase of a run is the one that is drawn
@@ -92,7 +94,7 @@ def _series(
     # Otherwise a mean would end where the run ends that has begun last.
     averaged = [curve for at, curve in curves.items() if runs[at].is_done] or list(curves.values())
     if len(averaged) == 1:
-        points, band = list(averaged[0]), ([], [])
+        points, band = list(averaged[0]), _NO_BAND
     else:
         points, band = mean_curve(averaged, axis)
     return SeriesView(

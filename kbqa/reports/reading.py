@@ -76,7 +76,7 @@ def notes_of(run: ReadRun) -> list[str]:
     results, record = run.results, run.record
     found = []
     if not run.is_done:
-        found.append(f"The run is {record.state.value}; it has no final result yet.")
+        found.append(f"The run is not finished ({record.state.value}), so it has no final result.")
     if error := record.error or run.progress.get("error"):
         found.append(f"It failed: {error}")
     if ended := results.get("ended"):

@@ -106,7 +106,7 @@ class SystemView(View):
         name: recipe, and the values by which it differs from others of that recipe.
         paper: that its reward is from; empty for an evaluation.
         runs: indices in `Report.runs`.
-        score: mean of the runs' final F1; its interval is over runs if there are several, else over
+        score: mean of the runs' final F1; its interval is over seeds if there are several, else over
             clusters of questions. None without a result.
         seconds: mean over runs that are done.
         values: of the recipe by dotted key, which other systems on the data set have otherwise.

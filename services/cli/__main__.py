@@ -31,6 +31,7 @@ from services.cli import (
     questions,
     queue,
     recipes,
+    report,
     serve,
     status,
     train,
@@ -61,6 +62,7 @@ def create_cli() -> typer.Typer:
     cli.command("cold-start")(cold_start.cold_start)
     cli.command("eval")(eval.evaluate)
     cli.command()(average.average)
+    cli.command()(report.report)
     cli.command()(policies.promote)
     cli.command()(mcp.mcp)
     cli.command()(status.version)

@@ -28,6 +28,7 @@ from kbqa.errors import ConfigurationError, DatasetError, GraphNotFoundError
 from kbqa.recipes import load_recipe
 from services.cli.graphs import KgServerUrl, open_graphs
 from services.cli.options import DEFAULT_HOME, Home, StoreLocation, VllmUrl, data_directory
+from services.cli.output import require_directories
 
 if TYPE_CHECKING:
     from kbqa.kg.actions import GraphTools
@@ -148,7 +149,7 @@ def evaluate(
     from services.cli.candidates import open_candidate
     from services.cli.eval_report import print_summary, write
 
-    _require_directories(as_json, html)
+    require_directories(as_json, html)
     if sample is not None and limit is not None:
         raise ConfigurationError("--sample and --limit exclude each other: give only one of them")
     chosen = None if sample is None else Sample.read(sample)
@@ -217,19 +218,6 @@ def evaluate(
     result = {**evaluation.to_json(), **about, "confidence": confidence, "comparison": comparison}
     print_summary(result)
     write(as_json, html, result, evaluation.examples)
-
-
-def _require_directories(*files: Path | None) -> None:
-    """Check that files can be written, before hours are spent.
-
-    Raises:
-        ConfigurationError: a file's directory does not exist.
-    """
-    for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ConfigurationError(
-                f"{file}: the directory {file.absolute().parent} does not exist: create it first"
-            )
 
 
 def _load(name: str, data: Path | None, seed: int, home: Path, answers: Answers = Answers.LABELS) -> Dataset:

@@ -10,10 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kbqa.errors import ConfigurationError
 from kbqa.evaluation import METRICS
 from kbqa.evaluation.evaluation import PlayedExample
-from kbqa.policy_store.durable import write_file
+from services.cli.output import write_text
 from services.page.evaluation import page
 
 _PRINTED = ("hits@1", "f1", "em_set")  # metrics printed for each part of a breakdown
@@ -112,10 +111,7 @@ def write(
     Raises:
         ConfigurationError: a file cannot be written.
     """
-    try:
-        if as_json is not None:
-            write_file(as_json, json.dumps(result, ensure_ascii=False, indent=1).encode(errors="replace"))
-        if html is not None:
-            write_file(html, page(result, examples).encode(errors="replace"))
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename}: {error.strerror}") from error
+    if as_json is not None:
+        write_text(as_json, json.dumps(result, ensure_ascii=False, indent=1))
+    if html is not None:
+        write_text(html, page(result, examples))

@@ -199,7 +199,7 @@ function axes(x, y, width, figure) {
     svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 3.5, "text-anchor": "end" }, figure.kind === "share" && figure.whole !== false ? percent(value) : short(value)),
   ]);
   const below = ticks(x.domain, Math.max(2, Math.floor(width / 60)), figure.kind === "line" || figure.kind === "share").map((value) =>
-    svg("text", { class: "tick", x: x(value), y: HEIGHT - 6, "text-anchor": "middle" }, figure.across === "seconds" ? clock(value, x.domain[1]) : short(value)));
+    svg("text", { class: "tick", x: Math.min(x(value), width - (figure.across === "seconds" ? 22 : 0)), y: HEIGHT - 6, "text-anchor": "middle" }, figure.across === "seconds" ? clock(value, x.domain[1]) : short(value)));
   return [...lines.flat(), ...below];
 }
 

@@ -19,9 +19,9 @@ export function row(name, about, plot, said, small) {
   return h("div", {}, h("dt", {}, name, about ? h("small", {}, about) : null), h("dd", { class: "plot" }, plot), h("dd", { class: "value" }, said, small ? h("small", {}, small) : null));
 }
 
-// A table whose first column names what the others measure.
+// A table whose first column names what the others measure. A head is a name, or [name] over a column of words.
 export function figures(head, rows) {
-  return h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "figures" }, h("thead", {}, h("tr", {}, head.map((name, k) => h("th", { scope: "col", class: k ? "number" : null }, name)))), h("tbody", {}, rows)));
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "figures" }, h("thead", {}, h("tr", {}, head.map((name, k) => h("th", { scope: "col", class: k && !Array.isArray(name) ? "number" : null }, name)))), h("tbody", {}, rows)));
 }
 
 export function fact(name, about) {

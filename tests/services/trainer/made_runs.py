@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from kbqa.recipes import Recipe, load_recipe
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
+from kbqa.runs.judged import JudgedHeader
 from kbqa.runs.statistics import Curves
-from kbqa.runs.transcripts import trace
+from kbqa.runs.transcripts import judged_question, trace
 from kbqa.trajectory import (
     ExecutedAction,
     Group,
+    Hop,
     Question,
     RewardedTrajectory,
     RewardedTree,
@@ -131,13 +136,44 @@ def tree(rng: random.Random, id_: str, levels: int = 4) -> RewardedTree:
     return RewardedTree(id_, QUESTION, Tree(prompt, tuple(steps), 2 * len(steps)), rewards, components)
 
 
+def judge(
+    directory: RunDirectory, phase: str, skill: float, *, seed: int, number: int = 24, said: str = HOSTILE
+) -> float:
+    """Answers of a phase to test questions, of which two ask for the same each time; returns the mean F1."""
+    rng = random.Random(f"{phase}/{skill}")
+    answered = []
+    for index in range(number):
+        asked = replace(
+            QUESTION,
+            id=f"test-{index}",
+            text=f"Seed {seed}: who is {said} {index}?",
+            path=(Hop("parent"),) * (index // 2 % 3 + 1),
+            topic_entities=(f"Ada {index // 6}",),
+        )
+        answered.append(judged_question(asked, group(rng, f"e{index}", skill, n=1), with_turns=True))
+    directory.judged.write(phase, JudgedHeader(version=VERSION, split="test"), answered)
+    return fmean(one.components["f1"] for one in answered)
+
+
 def make_run(
-    home: Path, recipe: Recipe | None = None, *, steps: int = 30, state: State = State.DONE, seed: int = 1
+    home: Path,
+    recipe: Recipe | None = None,
+    *,
+    steps: int = 30,
+    state: State = State.DONE,
+    seed: int = 1,
+    name: str | None = None,
+    dataset: str = "world",
+    skills: Mapping[str, float] | None = None,
 ) -> RunDirectory:
-    """A run of `steps` steps of reinforcement learning, whose agent gets better."""
+    """A run of `steps` steps of reinforcement learning, whose agent gets better.
+
+    Args:
+        skills: by phase; what these answer to test questions is on record, see `judge`.
+    """
     recipe = recipe or load_recipe("kg-r1-small")
     rng = random.Random(seed)
-    directory = Runs(home / "runs").create(recipe, "world", SplitLimits(), seed)
+    directory = Runs(home / "runs").create(recipe, dataset, SplitLimits(), seed, name)
     curves, advantage = Curves(()), recipe.advantage.build()
     traces = directory.traces(150)
     records = []
@@ -165,6 +201,11 @@ def make_run(
         groups = [trace(step, o, r, advantage, CODEC) for o, r in zip(outcomes, rollouts, strict=True)]
         traces.write(step, VERSION, groups)
     directory.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    f1 = {"base": 0.01, "cold_start": 0.4, "rl": 0.7}
+    judged_by = {}
+    if skills is not None:
+        judged_by = {"judged_by": {"split": "test", "questions": 24}}
+        f1 = {phase: judge(directory, phase, skill, seed=seed) for phase, skill in skills.items()}
     directory.progress_path.write_text(
         json.dumps(
             {
@@ -172,7 +213,7 @@ def make_run(
                 "step": steps,
                 "of": steps,
                 "seconds": 4.0 * steps,
-                "results": {"f1": {"base": 0.01, "cold_start": 0.4, "rl": 0.7}, "versions": {"rl": VERSION}},
+                "results": {"f1": f1, "versions": {"rl": VERSION}, **judged_by},
                 "error": None,
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbqa.evaluation.significance import bootstrap, mcnemar
+from kbqa.evaluation.significance import bootstrap, mcnemar, student, t_quantile
 
 
 def test_mcnemar_as_learning_to_refine_reports_it():
@@ -105,3 +105,16 @@ def test_a_group_counts_by_its_questions():
     low, high = bootstrap([1, 1, 1, 0], groups=["a", "a", "a", "b"])
     assert (low, high) == (0.0, 1.0)
     assert bootstrap([1, 0, 1, 0], groups=["a", "a", "b", "b"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (10, 2.228), (11, 2.201), (30, 2.042), (1000, 1.962)]
+)
+def test_the_quantiles_are_those_of_the_tables(freedom, quantile):
+    assert t_quantile(freedom) == pytest.approx(quantile, abs=0.001)
+
+
+def test_an_interval_over_seeds_is_students():
+    # Mean 0.5, deviation 0.1 of three: 4.3027 * 0.1 / sqrt(3).
+    assert student([0.4, 0.5, 0.6]) == pytest.approx((0.5 - 0.2484, 0.5 + 0.2484), abs=0.0001)
+    assert student([0.4]) is None
