@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kbqa.errors import ConfigurationError
 
-Verdict = Literal["same sign", "opposite", "equivalent", "helps", "harms", "undecided", "not run yet"]
+Verdict = Literal[
+    "same sign", "opposite", "equivalent", "helps", "harms", "cannot show", "undecided", "not run yet"
+]
 
 
 class _Part(BaseModel):
@@ -40,12 +42,14 @@ class Effect(_Part):
     """The difference in F1, with - without.
 
     Attributes:
-        low, high: 95 % interval; None with a single seed.
+        low, high: interval; None where there is none yet.
+        confidence: of the interval; above 0.95 where a claim is looked at several times.
     """
 
     mean: float
     low: float | None = None
     high: float | None = None
+    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -65,7 +69,8 @@ class Finding(_Part):
         paper, reports: whose claim it is, and the figures there; empty for one's own.
         has, lacks: names of what was trained with and without it.
         measured: what the figures of a trial are, in words.
-        verdict: how the effect stands to the paper's; `equivalent` if its interval is within ± `smallest`.
+        verdict: how the effect stands to the paper's; `helps` or `harms` where that is not known;
+            `equivalent` if it is within ± `smallest`; `cannot show` where the trials lack what the claim needs.
         smallest: the smallest effect that would matter.
         questions: test questions of each trial.
         trials: by seed.

@@ -20,7 +20,7 @@ def report(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             help="Training runs, by name, or directories of runs (default: all runs under KBQA_HOME, unless "
             "--evaluation or --findings is given).",
         ),

@@ -9,7 +9,7 @@ import { turnCard } from "./turns.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const PHASES = { base: "before training", cold_start: "after cold start", rl: "after RL", evaluated: "evaluated" };
-const VERDICTS = { "same sign": "good", helps: "good", opposite: "bad", harms: "bad", equivalent: "even", undecided: "open", "not run yet": "open" };
+const VERDICTS = { "same sign": "good", helps: "good", opposite: "bad", harms: "bad", equivalent: "even", "cannot show": "open", undecided: "open", "not run yet": "open" };
 const MOST_VALUES = 80; // values by which recipes differ
 
 const share = (x) => x.toFixed(3);
@@ -197,7 +197,7 @@ function findings(file, at) {
   return [h("h3", { class: "scene" }, file.title), file.about ? h("p", { class: "about" }, file.about) : null,
     h("p", { class: "verdicts" }, counts.map(([verdict, n]) => h("span", { class: `chip verdict-${VERDICTS[verdict]}` }, `${n} ${verdict}`))),
     h("div", { class: "card" }, h("dl", { class: "rows" }, file.findings.map((one) => row(h("a", { href: `#${id(one)}` }, one.claim), one.paper || null, one.effect ? swing(one.effect, reach, one.smallest) : h("span", { class: "muted" }, "–"), verdict(one), one.effect ? effect(one.effect) : null)), row("", null, swingTicks(reach), "", null)),
-      h("p", { class: "legend" }, "Difference in F1, with − without, and its 95 % interval; what is beyond the scale ends at its edge. Shaded: too small to matter.")),
+      h("p", { class: "legend" }, "Difference in F1, with − without, and its interval (95 %, unless it says otherwise); what is beyond the scale ends at its edge. Shaded: too small to matter.")),
     file.findings.map((one) => finding(one, id(one)))];
 }
 
@@ -205,8 +205,8 @@ function verdict(one) {
   return h("span", { class: `chip verdict-${VERDICTS[one.verdict]}` }, one.verdict);
 }
 
-function effect({ mean, low, high }) {
-  return low === null ? points(mean) : `${points(mean)} (${span(low, high)})`;
+function effect({ mean, low, high, confidence }) {
+  return low === null ? points(mean) : `${points(mean)} (${span(low, high)}${confidence === 0.95 ? "" : `, at ${Number((100 * confidence).toFixed(1))} %`})`;
 }
 
 function finding(one, id) {
