@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.power import power_table, spreads_table
 from benchmarks.learning.record import Entry, append, read
+from benchmarks.learning.report import findings
 from benchmarks.learning.table import findings_table, variants_table
 from benchmarks.learning.trial import run
 from benchmarks.learning.verdicts import current, missing
@@ -36,6 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--loop", choices=("production", "own"), default="production", help="show the runs of this loop"
     )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="also write the findings there, for kbqa report --findings",
+    )
     options = parser.parse_args(arguments)
     design = load_design()
     options.finding = options.finding or list(design.findings)
@@ -52,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.power:
         _show(power_table(design), spreads_table(design, runs))
         return 0
+    if options.report is not None:
+        options.report.write_text(findings(design, runs).model_dump_json(indent=1), encoding="utf-8")
     _show(findings_table(design, runs), variants_table(design, runs))
     for what in failed:
         sys.stderr.write(f"failed: {what}\n")
