@@ -70,7 +70,8 @@ class Finding(_Part):
         has, lacks: names of what was trained with and without it.
         measured: what the figures of a trial are, in words.
         verdict: how the effect stands to the paper's; `helps` or `harms` where that is not known;
-            `equivalent` if it is within ± `smallest`; `cannot show` where the trials lack what the claim needs.
+            `equivalent` if it is within ± `smallest`; `cannot show` where the trials lack what the claim
+            needs.
         smallest: the smallest effect that would matter.
         questions: test questions of each trial.
         trials: by seed.
