@@ -158,7 +158,7 @@ def test_questions_about_films_agree_in_number_and_keep_their_units():
         r"(films|people|places|minutes|votes) 's ",
         r"\bwho is (the )?(genre|Genre)",
         r"\bwhat (is|are) the (director|person|people|star)",
-        r"which .* (how|when|what|which) ",  # a question within a question
+        r"which .* (?<!in )(how|when|what|which) ",  # a question within a question
     ):
         found = [text for text in said if re.search(wrong, text) and "starred in and" not in text]
         assert not found, (wrong, found[:3])
