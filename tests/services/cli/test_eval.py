@@ -223,7 +223,7 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
         (("tiny", "world", "--known-hops"), "--max-hops and --known-hops are for --baseline ranking"),
         (("x", "world", "--baseline", "ranking", "--known-hops", "--max-hops", "2"), "give only one of them"),
         (("openai:m", "world"), "set KBQA_GATEWAY_CHAT_URL (or OPENAI_BASE_URL) to the URL of its endpoint"),
-        (("openai:", "world"), "followed by a model name"),
+        (("openai:", "world"), "write openai:MODEL, with a model name"),
         (("openai:m", "world", "--baseline", "cot", "--recipe", "kg-r1"), "give only one of them"),
         (("tiny", "world", "--compare", "/nowhere.json"), "/nowhere.json: No such file"),
         (

@@ -134,7 +134,7 @@ def one_thread() -> Iterator[None]:
 def test_an_ablation_comes_to_the_same_numbers_in_one_process_and_over_queues(
     start_service, client, home, graph_home, tmp_path, one_thread
 ) -> None:
-    variant = load_design().variants["kg-r1"]
+    variant = load_design().variants["kg-r1-writer"]
     recipe = load_recipe(variant.recipe, {**variant.set, **SMALL})
     start_service("rollout_worker").ready()
     runs = client(start_service("trainer").ready())
