@@ -52,11 +52,12 @@ def report(
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Write a report of training runs as one HTML file. Needs no running service, and no network to read.
+    """Write a report of training runs as one HTML file.
 
-    It has the results with intervals, the curves over steps and time, and questions that only one of two
-    policies answers. Runs of one recipe that differ only by their seeds are shown as their mean. Runs on the
-    same test questions are compared question by question. Unfinished runs are shown as far as they are.
+    The command needs no running service, and the file can be read offline. It shows results with intervals,
+    curves over steps and time, and the questions that only one of two policies answers. Runs of one recipe
+    that differ only by their seeds are shown as their mean. Runs on the same test questions are compared
+    question by question. Unfinished runs are shown as far as they are.
     """
     from kbqa.reports import build, read_findings
     from kbqa.reports.answers import EvaluationFile
@@ -115,8 +116,8 @@ def _chosen(
     if not found:
         broken = f" ({'; '.join(left_out.values())})" if left_out else ""
         raise RunNotFoundError(
-            f"no training run can be read under {root}{broken}: train one with kbqa train, or name another "
-            "--home"
+            f"there is no readable training run in {root}{broken}: train one with kbqa train, or choose "
+            "another directory with --home"
         )
     return found, left_out
 

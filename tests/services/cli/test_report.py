@@ -62,7 +62,7 @@ def test_a_damaged_run_is_left_out_and_named(home, tmp_path, capsys):
     [
         (
             ["--home", "{tmp}/empty"],
-            "no training run can be read under {tmp}/empty/runs: train one with kbqa train",
+            "there is no readable training run in {tmp}/empty/runs: train one with kbqa train",
         ),
         (["three"], "there is no run three under {tmp}/home/runs (it has: one, two)"),
         (["--against", "three"], "--against three: the report has no run of this name (it has: one, two)"),
