@@ -48,7 +48,8 @@ function resultOf(run) {
 
 function results(scene) {
   const known = scene.systems.filter((at) => system(at).score);
-  return [heading(scene), known.length ? h("div", { class: "card" }, h("h3", {}, "F1 on the test questions", h("small", {}, "mean; 95 % interval")), h("dl", { class: "rows" }, known.map((at) => {
+  const splits = [...new Set(data.runs.filter((run) => known.includes(run.system) && run.split).map((run) => run.split))];
+  return [heading(scene), known.length ? h("div", { class: "card" }, h("h3", {}, `F1 on the ${splits.join(" and ") || "test"} questions`, h("small", {}, "mean; 95 % interval")), h("dl", { class: "rows" }, known.map((at) => {
     const one = system(at), { mean, low, high } = one.score;
     return row(one.name, unitOf(one), track(mean, low === null ? [mean, mean] : [low, high], `${hue(at)}`), share(mean), low === null ? null : between(low, high));
   }), row("", null, shareTicks(), "", null))) : h("p", { class: "empty" }, "No run is done yet."),
