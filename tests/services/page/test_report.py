@@ -96,6 +96,16 @@ def show(open_page, tmp_path, text):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_the_results_name_the_questions_that_were_asked(open_page, tmp_path, text, split):
+    file = tmp_path / "report.html"
+    changed, count = re.subn(r'("split": ?)"test"', rf'\1"{split}"', text)
+    assert count
+    file.write_text(changed, encoding="utf-8")
+    assert f"F1 on the {split} questions" in open_page(f"file://{file}").locator("#results").inner_text()
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_parts_are_shown_at_every_width_in_both_schemes(show, width, scheme):
