@@ -12,6 +12,7 @@ from kbqa.datasets.from_graph.english import MAKING
 from kbqa.datasets.from_graph.grammar import GRAMMAR
 from kbqa.datasets.from_graph.kinds import End, Kinds, find_kinds
 from kbqa.datasets.from_graph.phrases import Speaker
+from kbqa.datasets.from_graph.quantities import describe_quantity
 from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
 from kbqa.datasets.from_graph.wording import LeadsTo, Reader, Wording
 from kbqa.datasets.world.facts import Facts
@@ -92,7 +93,9 @@ def describe(
         can_compare = len(heads) == 1 and (kinds.kinds[heads[0]].name or not kinds.are_declared)
         if datatype and can_compare and len(relation.pairs) >= _FEWEST:
             party = _party(heads, kinds)
-            quantities.append(speaker.quantity(wording, relation.id, heads[0], party, datatype))
+            quantities.append(
+                describe_quantity(wording, relation.id, heads[0], party, datatype, reader, inflections)
+            )
         # A text is a value, and may be named, too: people ask for the newest film, and for the films of 1995.
         if relation.written_as or relation.id not in {quantity.name for quantity in quantities}:
             links += _links(relation, wording, kinds, speaker)

@@ -7,71 +7,47 @@ from collections.abc import Mapping
 
 from kbqa.datasets.world.lexicon import NOUN, Inflections, Lexicon
 
-PREPOSITIONS = frozenset(
-    {"in", "on", "at", "by", "for", "to", "from", "with", "of", "into", "under", "as", "about", "after"}
-)
-PLACES = frozenset(
-    {"place", "location", "country", "city", "town", "village", "state", "region", "province", "county"}
-    | {"district", "continent", "area", "territory", "municipality"}
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PREPOSITIONS = _words("about after as at by for from in into of on to under with")
+PLACES = _words(
+    """
+    area city continent country county district location municipality place province region state
+    territory town village
+    """
 )
 """Nouns for what things and people are in."""
 
-MAKING = frozenset(
-    {"author", "build", "compose", "create", "design", "develop", "direct", "draw", "invent", "issue", "make"}
-    | {"manufacture", "paint", "produce", "publish", "record", "release", "write"}
+MAKING = _words(
+    """
+    author build compose create design develop direct draw invent issue make manufacture paint produce
+    publish record release write
+    """
 )
 """Verbs for what is done to things, not to people."""
-STATES = frozenset(
-    {
-        "administer",
-        "associate",
-        "base",
-        "chair",
-        "compose",
-        "connect",
-        "contain",
-        "control",
-        "employ",
-        "govern",
-    }
-    | {"head", "headquarter", "house", "include", "involve", "lead", "link", "locate", "maintain", "manage"}
-    | {
-        "marry",
-        "operate",
-        "own",
-        "oversee",
-        "power",
-        "relate",
-        "run",
-        "situate",
-        "sponsor",
-        "station",
-        "store",
-    }
-    | {"supervise", "supply", "surround", "use"}
+STATES = _words(
+    """
+    administer associate base chair compose connect contain control employ govern head headquarter house
+    include involve lead link locate maintain manage marry operate oversee own power relate run situate
+    sponsor station store supervise supply surround use
+    """
 )
 """Verbs for what lasts, so that "is managed by" is about the present."""
-LIVING = frozenset({"bear", "die", "educate", "marry"})
+LIVING = _words("bear die educate marry")
 """Verbs for what happens to people."""
-ORGANISATIONS = frozenset(
-    {
-        "client",
-        "contractor",
-        "customer",
-        "dealer",
-        "distributor",
-        "employer",
-        "maker",
-        "manufacturer",
-        "operator",
-    }
-    | {"owner", "provider", "publisher", "retailer", "seller", "sponsor", "supplier", "vendor"}
+ORGANISATIONS = _words(
+    """
+    client contractor customer dealer distributor employer maker manufacturer operator owner provider
+    publisher retailer seller sponsor supplier vendor
+    """
 )
 """Roles that WordNet has among people, and that organisations have as well."""
-OF_PEOPLE = frozenset(
-    {"alma mater", "birthplace", "birthday", "employer", "gender", "job", "nationality", "occupation"}
-    | {"profession", "religion"}
-)
+OF_PEOPLE = _words("birthplace birthday employer gender job nationality occupation profession religion") | {
+    "alma mater"
+}
 """Nouns for what people have, beside their relatives."""
 
 _UNITS: Mapping[str, str] = {
@@ -150,7 +126,7 @@ _PARTS: Mapping[str, str] = {
     **dict.fromkeys(("clothing", "merchandise", "jewelry", "jewellery"), "item"),
     "staff": "member",
 }
-_ALIKE = frozenset({"series", "species", "aircraft", "spacecraft", "fish", "sheep", "means", "headquarters"})
+_ALIKE = _words("aircraft fish headquarters means series sheep spacecraft species")
 # A word that begins with a vowel's sound, or not, against its first letter.
 _AN = re.compile(r"hour|honest|honou?r|heir|[FHLMNRSX](?![a-z])|(imdb|mp3|html|sms)\b")
 _A = re.compile(r"uni([^nm]|$)|us[ae]|eu|one|ewe|ut[ie]|[U](?![a-z])")

@@ -7,34 +7,13 @@ from dataclasses import dataclass
 
 from kbqa.datasets.from_graph import english
 from kbqa.datasets.from_graph.english import with_article
+from kbqa.datasets.from_graph.nouns import Nouns, agreeing
+from kbqa.datasets.from_graph.verbs import Happens, Verb
 from kbqa.datasets.from_graph.wording import Reader, Wording
 from kbqa.datasets.world.lexicon import Inflections
-from kbqa.datasets.world.measures import MEASURES
 from kbqa.datasets.world.phrases import Party
-from kbqa.datasets.world.schema import Quantity
-from kbqa.kg.sparql.dates import DATE_TYPES
-from kbqa.logical_forms.algebra import Comparator, Extreme
 
-_GENERAL = frozenset({"person", "thing", "value"})
 _ONE_OF = "{s:|one of }{}"  # the films starring one of the actors of Heat
-_MEASURES = {
-    **dict.fromkeys(("playing time", "run time", "running time", "runtime"), "duration"),
-    "altitude": "height",
-    "elevation": "height",
-    "mass": "weight",
-}
-_HOW = {
-    "age": "old",
-    "depth": "deep",
-    "duration": "long",
-    "height": "high",
-    "length": "long",
-    "price": "expensive",
-    "size": "large",
-    "speed": "fast",
-    "weight": "heavy",
-    "width": "wide",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +35,6 @@ class Said:
     whether: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """The words for an end of a relation: one, several, and either, as what is asked for."""
-
-    one: str
-    several: str
-    either: str
-    who: str
-    that: str
-    is_general: bool
-
-
 class Speaker:
     """Puts relations into words."""
 
@@ -80,7 +47,7 @@ class Speaker:
         Args:
             several: whether a head usually has several tails.
         """
-        heads, tails = _kind(head), _kind(tail)
+        heads, tails = Nouns.of(head), Nouns.of(tail)
         match wording.shape:
             case "verb":
                 if wording.is_reversed:
@@ -96,26 +63,11 @@ class Speaker:
             return self._holders(wording, tails, heads, True), self._held(wording, tails, heads, True)
         return self._held(wording, heads, tails, several), self._holders(wording, heads, tails, several)
 
-    def quantity(self, wording: Wording, name: str, head: str, of: Party, datatype: str) -> Quantity:
-        """A relation to numbers or dates, with phrases that name and compare them; years are dates.
-
-        Args:
-            head: key of the kind that has it.
-            datatype: full IRI.
-        """
-        if wording.shape == "circumstance":
-            return self._day(wording, name, head, _kind(of), datatype)
-        if datatype in DATE_TYPES or wording.word.split()[-1] == "year":
-            return _date(wording, name, head, datatype)
-        if wording.is_counted:
-            return self._count(wording, name, head, datatype)
-        return _number(wording, name, head, datatype, self._inflect)
-
     # Verbs
 
-    def _patients(self, wording: Wording, agent: _Kind, patient: _Kind) -> Said:
+    def _patients(self, wording: Wording, agent: Nouns, patient: Nouns) -> Said:
         """What an agent does something to."""
-        verb = _Verb.of(wording, self._inflect)
+        verb = Verb.of(wording, self._inflect)
         many, either, p = patient.several, patient.either, verb.preposition
         named = [f"the {either} that {{}} {verb.does_s}{p}"]
         asked = [
@@ -142,9 +94,9 @@ class Speaker:
             sharing.append(f"the co-{english.plural(role, self._inflect)} of {{}}")
         return _said(named, asked, clauses, sharing, whether)
 
-    def _agents(self, wording: Wording, agent: _Kind, patient: _Kind) -> Said:
+    def _agents(self, wording: Wording, agent: Nouns, patient: Nouns) -> Said:
         """Who or what does something to a patient."""
-        verb = _Verb.of(wording, self._inflect)
+        verb = Verb.of(wording, self._inflect)
         p = verb.preposition
         named = [f"the {agent.either} {agent.that} {verb.does_a}{p} {{}}"]
         asked = [f"which {agent.either} {verb.does_a}{p} {{}}", f"{agent.who} {verb.does_one}{p} {{}}"]
@@ -168,7 +120,7 @@ class Speaker:
             clauses.append(f"{verb.doing} {_ONE_OF}")
         if role := self._agent_noun(wording, agent):
             roles = english.plural(role, self._inflect)
-            either = _either(role, roles)
+            either = agreeing(role, roles)
             named += [f"the {either} of {{}}"] * 2 + [f"{{name}} 's {either}"]
             asked += [
                 f"{agent.who} {{a:is|are}} the {either} of {{}}",
@@ -180,7 +132,7 @@ class Speaker:
             ]
         return _said(named, asked, clauses, sharing, whether)
 
-    def _agent_noun(self, wording: Wording, agent: _Kind) -> str:
+    def _agent_noun(self, wording: Wording, agent: Nouns) -> str:
         """Director, of direct; "" if there is none or it is misleading: a dish that uses salt is no user."""
         verb, _, preposition = wording.word.partition(" ")
         if (preposition and verb != "star") or not (wording.is_reversed or agent.who == "who"):
@@ -190,10 +142,10 @@ class Speaker:
 
     # Roles
 
-    def _held(self, wording: Wording, holder: _Kind, held: _Kind, several: bool) -> Said:
+    def _held(self, wording: Wording, holder: Nouns, held: Nouns, several: bool) -> Said:
         """What has a role for a holder: its author, its genre."""
         one, many = wording.word, english.plural(wording.word, self._inflect)
-        either, who, some = _either(one, many), held.who, with_article(one)
+        either, who, some = agreeing(one, many), held.who, with_article(one)
         named = [f"the {either} of {{}}"] * 3 + [f"{{name}} 's {either}"] * 2
         asked = [f"{who} {{a:is|are}} the {either} of {{}}"] * 2 + [
             f"{who} {{a:is|are}} {{name}} 's {either}"
@@ -213,7 +165,7 @@ class Speaker:
             whether = ["{s:is|are} {} in {e}"]
         return _said(named, asked, [f"{held.that} {{a:is {some}|are {many}}} of {{}}"], sharing, whether)
 
-    def _holders(self, wording: Wording, holder: _Kind, held: _Kind, several: bool) -> Said:
+    def _holders(self, wording: Wording, holder: Nouns, held: Nouns, several: bool) -> Said:
         """What something has a role for."""
         one, many = wording.word, english.plural(wording.word, self._inflect)
         some, the, have = with_article(one), f"the {one}", "{a:has|have}"
@@ -242,7 +194,7 @@ class Speaker:
             whether, sharing = [f"is {{e}} in {_ONE_OF}"], []
         return _said(named, asked, clauses, sharing, whether)
 
-    def _measure(self, wording: Wording, holder: _Kind) -> tuple[Said, Said]:
+    def _measure(self, wording: Wording, holder: Nouns) -> tuple[Said, Said]:
         """The number or date of something, where it is a node; and what has that number."""
         one, many = wording.word, english.plural(wording.word, self._inflect)
         have, value = "{a:has|have}", f"{{name}} {wording.unit}".rstrip()
@@ -259,7 +211,7 @@ class Speaker:
             )
         else:
             numbers = many
-            questions = [f"what {{a:is|are}} {{name}} 's {_either(one, many)}"]
+            questions = [f"what {{a:is|are}} {{name}} 's {agreeing(one, many)}"]
             questions += [f"what is the {one} of {{name}} in {wording.unit}"] if wording.unit else []
             clauses, whether = (
                 [f"with {with_article(one)} of {value}", f"whose {one} is {value}"],
@@ -267,7 +219,7 @@ class Speaker:
             )
             asked_back = [f"which {holder.either} {have} {with_article(one)} of {value}"]
             is_it = f"is the {one} of {{}} {{e}} {wording.unit}".rstrip()
-        either = _either(one, numbers)
+        either = agreeing(one, numbers)
         sharing = [
             f"the {holder.several} {holder.that} have the same {one} as {{}}",
             f"the {holder.several} with the same {one} as {{}}",
@@ -285,18 +237,18 @@ class Speaker:
 
     # Circumstances
 
-    def _circumstance(self, wording: Wording, head: _Kind, tail: _Kind) -> tuple[Said, Said]:
-        verb = _Verb.of(wording, self._inflect)
-        happens = _Happens.of(wording, verb, self._reader)
+    def _circumstance(self, wording: Wording, head: Nouns, tail: Nouns) -> tuple[Said, Said]:
+        verb = Verb.of(wording, self._inflect)
+        happens = Happens.of(wording, verb, self._reader)
         is_time = wording.noun in ("year", "date", "day", "time")
         general = wording.noun or "place"
         noun = general if tail.is_general or is_time else tail.one
         is_time = is_time or noun in ("year", "date", "day", "time")
-        nouns = _either(noun, english.plural(noun, self._inflect))
+        nouns = agreeing(noun, english.plural(noun, self._inflect))
         act, p = self._reader.act(wording.word), wording.preposition or "in"
         when = "when" if is_time else "where"
         acted = act if act == noun or act.endswith(noun) else f"{act} {noun}"
-        base = _either(acted, english.plural(acted, self._inflect))
+        base = agreeing(acted, english.plural(acted, self._inflect))
         named = [f"the {base} of {{}}", f"{{name}} 's {base}"]
         if wording.is_present:
             named = [f"the {nouns} where {{}} {happens.finite_s}"]
@@ -333,156 +285,8 @@ class Speaker:
         )
         return to_tails, to_heads
 
-    def _day(self, wording: Wording, name: str, head: str, of: _Kind, datatype: str) -> Quantity:
-        """When something happens."""
-        verb = _Verb.of(wording, self._inflect)
-        happens = _Happens.of(wording, verb, self._reader)
-        noun = wording.noun or "date"
-        acted, p = f"{self._reader.act(wording.word)} {noun}", "in" if noun == "year" else "on"
 
-        def compared(rest: str) -> tuple[str, ...]:
-            relative = f"{of.that} {happens.finite_a} {rest}"
-            return (f"{happens.participle} {rest}", relative) if happens.participle else (relative,)
-
-        extremes: dict[Extreme, tuple[str, ...]] = {}
-        if wording.word == "bear":
-            extremes = {Extreme.MAX: ("youngest",), Extreme.MIN: ("oldest",)}
-        elif happens.participle:
-            done = happens.participle
-            extremes = {
-                Extreme.MAX: ("latest", "most recent", f"most recently {done}", f"last {done}"),
-                Extreme.MIN: ("earliest", f"first {done}"),
-            }
-        return Quantity(
-            name,
-            head,
-            datatype,
-            0,
-            0,
-            (f"the {_either(acted, english.plural(acted, self._inflect))} of {{}}", f"{{name}} 's {acted}"),
-            extremes,
-            {
-                Comparator.GT: compared("after {}"),
-                Comparator.LT: compared("before {}"),
-                Comparator.GE: compared("in {} or later" if p == "in" else "on or after {}"),
-                Comparator.LE: compared("in {} or earlier" if p == "in" else "on or before {}"),
-            },
-            records={
-                Extreme.MAX: (f"latest {acted}", f"most recent {acted}"),
-                Extreme.MIN: (f"earliest {acted}",),
-            },
-            asks=(*(f"when {happens.ask_s}",) * 3, f"{p} which {noun} {happens.ask_s}"),
-            whether=(f"{happens.ask_s} {p} {{e}}",),
-        )
-
-    def _count(self, wording: Wording, name: str, head: str, datatype: str) -> Quantity:
-        """How many things of a sort something has."""
-        many = english.plural(wording.word, self._inflect)
-        return Quantity(
-            name,
-            head,
-            datatype,
-            0,
-            0,
-            (f"the {{a:number|numbers}} of {many} of {{}}",),
-            {},
-            {
-                comparator: (f"with {bound} {{}} {many}", f"that have {bound} {{}} {many}")
-                for comparator, bound in {
-                    Comparator.GT: "more than",
-                    Comparator.LT: "fewer than",
-                    Comparator.GE: "at least",
-                    Comparator.LE: "at most",
-                }.items()
-            },
-            records={
-                Extreme.MAX: (f"most {many}", f"highest number of {many}"),
-                Extreme.MIN: (f"fewest {many}", f"lowest number of {many}"),
-            },
-            asks=(f"how many {many} {{s:does|do}} {{}} have",),
-            whether=(f"{{s:does|do}} {{}} have {{e}} {many}",),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    """Forms of a verb: `_s` agrees with the subject, `_a` with what is asked for, others are fixed."""
-
-    base: str
-    done: str
-    doing: str
-    preposition: str  # with a space before it, or ""
-    does_s: str
-    does_a: str
-    does_one: str
-    does_many: str
-    aux_s: str
-    aux_one: str
-    be_s: str
-    be_a: str
-    be_one: str
-    be_many: str
-
-    @classmethod
-    def of(cls, wording: Wording, inflections: Inflections) -> _Verb:
-        base, _, preposition = wording.word.partition(" ")
-        does, did, done, doing = (inflections.of(base, tag) for tag in ("VBZ", "VBD", "VBN", "VBG"))
-        if base == "bear":
-            done = "born"
-        p = f" {preposition}" if preposition else ""
-        if wording.is_present:
-            return cls(
-                *(base, done, doing, p, f"{{s:{does}|{base}}}", f"{{a:{does}|{base}}}", does, base),
-                *("{s:does|do}", "does", "{s:is|are}", "{a:is|are}", "is", "are"),
-            )
-        return cls(
-            *(base, done, doing, p, did, did, did, did, "did", "did"),
-            *("{s:was|were}", "{a:was|were}", "was", "were"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Happens:
-    """How something is said to happen: it "was released", but "died".
-
-    Attributes:
-        participle: after a noun (released); "" if a verb has none there (people died in 1990).
-        ask_s, ask_e: as a question about the subject ("was {} released", "did {} die"), and about `{e}`.
-    """
-
-    participle: str
-    finite_s: str
-    finite_a: str
-    finite_one: str
-    finite_many: str
-    ask_s: str
-    ask_e: str
-
-    @classmethod
-    def of(cls, wording: Wording, verb: _Verb, reader: Reader) -> _Happens:
-        if reader.is_done_to(wording.word):
-            done = verb.done
-            return cls(
-                done,
-                f"{verb.be_s} {done}",
-                f"{verb.be_a} {done}",
-                f"{verb.be_one} {done}",
-                f"{verb.be_many} {done}",
-                f"{verb.be_s} {{}} {done}",
-                f"{verb.be_one} {{e}} {done}",
-            )
-        return cls(
-            "",
-            verb.does_s,
-            verb.does_a,
-            verb.does_one,
-            verb.does_many,
-            f"{verb.aux_s} {{}} {verb.base}",
-            f"{verb.aux_one} {{e}} {verb.base}",
-        )
-
-
-def _of_adjective(wording: Wording, head: _Kind, tail: _Kind) -> tuple[Said, Said]:
+def _of_adjective(wording: Wording, head: Nouns, tail: Nouns) -> tuple[Said, Said]:
     """Phrases for what something is compatible with, and for what is compatible with it."""
     word = wording.word
     be_s, be_a, one = ("{s:is|are}", "{a:is|are}", "is")
@@ -506,99 +310,9 @@ def _of_adjective(wording: Wording, head: _Kind, tail: _Kind) -> tuple[Said, Sai
     )
 
 
-def _number(wording: Wording, name: str, head: str, datatype: str, inflections: Inflections) -> Quantity:
-    """A measure."""
-    noun, unit = wording.word, wording.unit
-    some, value = with_article(noun), f"{{}} {unit}".rstrip()
-    measure = _MEASURES.get(noun, noun)
-    is_time = measure == "duration" or noun.split()[-1] == "time"
-    adjectives = MEASURES.get(measure)
-    bounds = {
-        Comparator.GT: ("more than", "above"),
-        Comparator.LT: ("less than", "below"),
-        Comparator.GE: ("at least",),
-        Comparator.LE: ("at most",),
-    }
-    compared = {
-        comparator: tuple(
-            clause
-            for bound in said
-            for clause in (f"whose {noun} is {bound} {value}", f"with {some} of {bound} {value}")
-            if bound not in ("above", "below") or clause.startswith("whose")
-        )
-        for comparator, said in bounds.items()
-    }
-    extremes = {}
-    either = _either(noun, english.plural(noun, inflections))
-    asks = [f"what {{a:is|are}} the {either} of {{}}"] * 2
-    if unit:
-        asks += [f"what is the {noun} of {{name}} in {unit}"]
-    if adjectives is not None:
-        extremes = {Extreme.MAX: adjectives.most, Extreme.MIN: adjectives.least}
-        compared[Comparator.GT] += (f"that {{a:is|are}} {adjectives.more[0]} than {value}",)
-        compared[Comparator.LT] += (f"that {{a:is|are}} {adjectives.less[0]} than {value}",)
-        if how := _HOW.get(measure):
-            asks.append(f"how {how} {{s:is|are}} {{}}")
-    return Quantity(
-        name,
-        head,
-        datatype,
-        0,
-        0,
-        (f"the {either} of {{}}", f"{{name}} 's {either}"),
-        extremes,
-        compared,
-        records={
-            Extreme.MAX: (f"longest {noun}",) if is_time else (f"highest {noun}", f"greatest {noun}"),
-            Extreme.MIN: (f"shortest {noun}",) if is_time else (f"lowest {noun}", f"smallest {noun}"),
-        },
-        asks=tuple(asks),
-        whether=(f"is the {noun} of {{}} {{e}}" + (f" {unit}" if unit else ""),),
-    )
-
-
-def _date(wording: Wording, name: str, head: str, datatype: str) -> Quantity:
-    """A date or year that has a name, and is not when something happens."""
-    noun = wording.word
-    some = with_article(noun)
-    return Quantity(
-        name,
-        head,
-        datatype,
-        0,
-        0,
-        (f"the {noun} of {{}}", f"{{name}} 's {noun}"),
-        {},
-        {
-            Comparator.GT: (f"whose {noun} is after {{}}", f"with {some} after {{}}"),
-            Comparator.LT: (f"whose {noun} is before {{}}", f"with {some} before {{}}"),
-            Comparator.GE: (f"whose {noun} is {{}} or later", f"with {some} of {{}} or later"),
-            Comparator.LE: (f"whose {noun} is {{}} or earlier", f"with {some} of {{}} or earlier"),
-        },
-        records={
-            Extreme.MAX: (f"latest {noun}", f"most recent {noun}"),
-            Extreme.MIN: (f"earliest {noun}",),
-        },
-        asks=(f"what is the {noun} of {{}}",),
-        whether=(f"is the {noun} of {{}} {{e}}",),
-    )
-
-
-def _is_in(wording: Wording, holder: _Kind, held: _Kind) -> bool:
+def _is_in(wording: Wording, holder: Nouns, held: Nouns) -> bool:
     """Whether the holder is in what it has: a city in its country, a film in its language."""
     return wording.preposition == "in" and holder.who == "what" and held.who == "what"
-
-
-def _kind(party: Party) -> _Kind:
-    one, several = party.kind.singular, party.kind.plural
-    is_general = one in _GENERAL
-    return _Kind(
-        one, several, _either(one, several), party.who, "who" if party.is_person else "that", is_general
-    )
-
-
-def _either(one: str, several: str) -> str:
-    return f"{{a:{one}|{several}}}"
 
 
 def _said(

@@ -28,9 +28,10 @@ LeadsTo = Literal["", "numbers", "dates"]
 _LEADING = frozenset({"has", "have", "had", "is", "was", "are", "were", "be", "the", "a", "an", "in", "with"})
 _TIMES, _WHERE = frozenset({"year", "date", "day", "time"}), frozenset({"place", "location"})
 _WHERE_OR_WHEN = frozenset({"in", "on", "at"})
-# Verbs of what WordNet does not relate to its verb, or relates to another.
+# Verbs, acts and agents that WordNet does not relate to each other, or relates to others.
 _VERBS = {"birth": "bear", "death": "die"}
 _ACTS = {"bear": "birth", "die": "death", "locate": "location"}
+_AGENTS = {"star": "actor"}
 # Verbs that WordNet has with an object first, and that are said of people and places without one.
 _ACTIVE = frozenset({"act", "appear", "compete", "debut", "perform", "play", "serve", "star", "study"})
 
@@ -138,6 +139,8 @@ class Reader:
     def noun_of_agents(self, verb: str) -> str:
         """Who does what a verb says: director, of direct; "" if there is no word."""
         verb, _, _ = verb.partition(" ")
+        if verb in _AGENTS:
+            return _AGENTS[verb]
         spelled = (f"{verb}or", f"{verb}er", f"{verb.removesuffix('e')}er", f"{verb.removesuffix('e')}or")
         known = [noun for noun in spelled if self._lexicon.is_person(noun)]
         derived = self._lexicon.agent(verb) or ""

@@ -157,6 +157,8 @@ def test_a_film_that_stars_people_is_not_called_their_star():
         phrases += repr(described.facts.schema)
     assert re.search(r"\bwriters? of|'s writers?\b", phrases)
     assert not re.search(r"\bstars? of|'s stars?\b", phrases)
+    assert "who starred in" in phrases
+    assert "what starred in" not in phrases
 
 
 def test_questions_that_are_trivial_are_dropped():
