@@ -44,7 +44,7 @@ def report(outcome: Outcome, target: Target) -> list[str]:
         f"fleet: {plan.workers} workers, {plan.gateways} gateways, {plan.in_flight} requests in flight; "
         f"a reply is {outcome.reply_bytes / 1000:.0f} kB on disk",
         *(_line(step) for step in outcome.steps),
-        *(_unit_costs(outcome, kind) for kind in outcome.steps[0].cpu_s),
+        *(_unit_costs(outcome, kind) for kind in outcome.steps[0].totals.cpu_s),
         f"  at {target.workers} workers with {target.in_flight} groups of {GROUP} in progress "
         f"({target.groups:.0f} groups/s), {target.gateways} gateways, {target.questions:,.0f} questions/s:",
         "  {:<40} {:>7} {:>7} {:<11} {:>6}  {}".format(*header),
@@ -53,24 +53,26 @@ def report(outcome: Outcome, target: Target) -> list[str]:
 
 
 def _unit_costs(outcome: Outcome, kind: str) -> str:
-    found = costs(outcome.steps, lambda step: step.cpu_s[kind])
+    plan = outcome.plan
+    found = costs(outcome.steps, plan.in_flight, lambda totals: totals.cpu_s[kind])
     return (
-        f"  {kind}: {found.base:.3f} cores while they wait, {1000 * found.group:.1f} ms for a group, "
-        f"{1000 * found.question:.2f} ms for a question"
+        f"  {kind}: {found.base:.3f} cores while they wait, {plan.in_flight * found.request:.3f} while a run "
+        f"waits, {1000 * found.group:.1f} ms for a group, {1000 * found.question:.2f} ms for a question"
     )
 
 
 def _line(step: Measured) -> str:
-    load = f"{step.groups / step.seconds:.1f} groups/s" if step.groups else ""
+    totals = step.totals
+    load = f"{totals.groups / totals.seconds:.1f} groups/s" if totals.groups else ""
     if step.questions:
-        load = f"{step.questions / step.seconds:.1f} questions/s"
+        load = f"{step.questions / totals.seconds:.1f} questions/s"
         load += f" at one gateway, {step.step.at_a_time} at a time" if step.step.at_a_time else ""
-    spent = ", ".join(f"{name} {seconds / step.seconds:.3f}" for name, seconds in step.cpu_s.items())
+    spent = ", ".join(f"{name} {seconds / totals.seconds:.3f}" for name, seconds in totals.cpu_s.items())
     peaks, failed = step.peaks, step.questions - step.ends.get("answered", 0)
     return (
-        f"  {load or 'waiting'}: cores of {spent}; Redis {step.commands / step.seconds:.0f} commands/s, "
-        f"{step.network / step.seconds / 1e6:.2f} MB/s, {peaks.clients} connections; "
+        f"  {load or 'waiting'}: cores of {spent}; Redis {totals.commands / totals.seconds:.0f} commands/s, "
+        f"{totals.network / totals.seconds / 1e6:.2f} MB/s, {peaks.clients} connections; "
         f"waiting {peaks.queued['rollouts']} requests, {peaks.queued['trajectories']} replies; "
-        f"{peaks.files} files of the trainer; {step.versions} versions, {sum(step.operations.values())} "
+        f"{peaks.files} files of the trainer; {totals.versions} versions, {sum(totals.operations.values())} "
         f"operations of the store" + (f"; {failed} questions not answered" if failed else "")
     )

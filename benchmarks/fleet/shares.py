@@ -1,18 +1,20 @@
 """From what a step costs to what a whole fleet needs: by unit costs, which add up.
 
-    use = base + groups a second * cost of a group + questions a second * cost of a question
+    use = base + requests in flight * cost of one + groups a second * cost of a group
+        + questions a second * cost of a question
 
-The base is what members cost that only wait; it grows with their number.
+The base is what members cost that only wait; it grows with their number. A run's requests cost something
+while they wait, however slowly groups come: what two rates of training have in common.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.fleet.simulation import Measured, Outcome
+from benchmarks.fleet.simulation import Measured, Outcome, Totals
 from kbqa.wire import ROLLOUTS, TRAJECTORIES
 
 _CORE = 1.0
@@ -52,9 +54,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What something costs: per second of the simulated fleet's waiting, per group, per question."""
+    """What something costs.
+
+    Attributes:
+        base: per second of the simulated fleet's waiting.
+        request: per second of a request in flight.
+        group, question: each.
+    """
 
     base: float
+    request: float
     group: float
     question: float
 
@@ -64,7 +73,8 @@ class Costs:
         Args:
             scale: members of the target for each simulated one.
         """
-        return scale * self.base + target.groups * self.group + target.questions * self.question
+        waiting = scale * self.base + target.in_flight * self.request
+        return waiting + target.groups * self.group + target.questions * self.question
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +108,37 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def costs(steps: Sequence[Measured], amount: Callable[[Measured], float]) -> Costs:
-    """Unit costs of an amount: of waiting from steps without load, then of what steps add to that."""
-    idle = [step for step in steps if not step.groups and not step.questions]
-    base = sum(map(amount, idle)) / sum(step.seconds for step in idle)
+def costs(steps: Sequence[Measured], in_flight: int, amount: Callable[[Totals], float]) -> Costs:
+    """Unit costs of an amount: of waiting from steps without load, then of what steps add to that.
 
-    def added(loaded: Iterable[Measured], count: Callable[[Measured], int]) -> float:
-        ratios = [(amount(step) - base * step.seconds) / count(step) for step in loaded]
-        return max(0.0, statistics.median(ratios)) if ratios else 0.0
+    Args:
+        in_flight: requests of a run that trains.
+    """
+    idle = [step.totals for step in steps if not step.totals.groups and not step.questions]
+    base = sum(map(amount, idle)) / sum(totals.seconds for totals in idle)
 
-    return Costs(
-        base,
-        added((step for step in steps if step.groups), lambda step: step.groups),
-        added((step for step in steps if step.questions), lambda step: step.questions),
+    def added(totals: Totals) -> float:
+        """A second."""
+        return amount(totals) / totals.seconds - base
+
+    training = [step.totals for step in steps if step.totals.groups]
+    request, group = _constant_and_slope(
+        [totals.groups / totals.seconds for totals in training], list(map(added, training))
     )
+    asked = [added(step.totals) * step.totals.seconds / step.questions for step in steps if step.questions]
+    return Costs(base, request / in_flight, group, max(0.0, statistics.median(asked or [0.0])))
+
+
+def _constant_and_slope(rates: Sequence[float], added: Sequence[float]) -> tuple[float, float]:
+    """A constant and a slope, neither below zero; a single rate has no constant."""
+    if not rates:
+        return 0.0, 0.0
+    if len(set(rates)) > 1:
+        slope, constant = statistics.linear_regression(rates, added)
+        if slope >= 0.0 and constant >= 0.0:
+            return constant, slope
+    slope = sum(added) / sum(rates)
+    return 0.0, max(0.0, slope)
 
 
 def shares(outcome: Outcome, target: Target) -> list[Share]:
@@ -119,26 +146,30 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     plan, steps = outcome.plan, outcome.steps
     scale = target.workers / plan.workers
 
-    def needs(component: str, limit: float, amount: Callable[[Measured], float], unit: str) -> Share:
-        return Share(component, limit, costs(steps, amount).of(target, scale), unit)
+    def needs(component: str, limit: float, amount: Callable[[Totals], float], unit: str) -> Share:
+        return Share(component, limit, costs(steps, plan.in_flight, amount).of(target, scale), unit)
 
     # A gateway of the target has as many questions in progress as the one that is asked alone.
     alone = [step for step in steps if step.step.at_a_time]
-    gateway = costs([*alone, *(s for s in steps if not s.questions)] if alone else steps, _gateways)
-    worker = costs(steps, lambda step: step.cpu_s["workers"])
+    asked = [*alone, *(step for step in steps if not step.questions)] if alone else steps
+    gateway = costs(asked, plan.in_flight, _gateways)
+    worker = costs(steps, plan.in_flight, lambda totals: totals.cpu_s["workers"])
     clients = max(step.peaks.clients for step in steps) / (plan.workers + plan.gateways)
-    counted = costs(steps, lambda step: step.count_bytes / _MB).question * target.questions * _DAY_S
-    request, reply = (max(s.peaks.message[queue] for s in steps) / _MB for queue in (ROLLOUTS, TRAJECTORIES))
+    counts = costs(steps, plan.in_flight, lambda totals: totals.count_bytes / _MB)
+    counted = counts.question * target.questions * _DAY_S
+    request, reply = (
+        max(step.peaks.message[queue] for step in steps) / _MB for queue in (ROLLOUTS, TRAJECTORIES)
+    )
     stored, members = _STORED_MB + counted, target.workers + target.gateways
     found = [
-        needs("Redis: processor", _CORE, lambda s: s.cpu_s["redis"], "core"),
-        needs("Redis: network", _NETWORK_MB, lambda s: s.network / _MB, "MB/s"),
+        needs("Redis: processor", _CORE, lambda totals: totals.cpu_s["redis"], "core"),
+        needs("Redis: network", _NETWORK_MB, lambda totals: totals.network / _MB, "MB/s"),
         Share("Redis: connections", _REDIS_CLIENTS, clients * members, "connections"),
         Share("Redis: memory, requests waiting", _REDIS_MB, stored + target.in_flight * request, "MB"),
         Share("Redis: memory, all replies waiting", _REDIS_MB, stored + target.in_flight * reply, "MB"),
-        needs("trainer's intake: processor", _CORE, lambda s: s.cpu_s["trainer"], "core"),
-        needs("training process: processor", _CORE, lambda s: s.cpu_s["training"], "core"),
-        Share("trainer: open files", _OPEN_FILES, max(s.peaks.files for s in steps), "files"),
+        needs("trainer's intake: processor", _CORE, lambda totals: totals.cpu_s["trainer"], "core"),
+        needs("training process: processor", _CORE, lambda totals: totals.cpu_s["training"], "core"),
+        Share("trainer: open files", _OPEN_FILES, max(step.peaks.files for step in steps), "files"),
         Share(
             "gateway: processor",
             _CORE,
@@ -148,7 +179,9 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
         Share(
             "worker: processor, without the engine",
             _CORE,
-            worker.base / plan.workers + target.groups / target.workers * worker.group,
+            worker.base / plan.workers
+            + target.concurrency * worker.request
+            + target.groups / target.workers * worker.group,
             "core",
         ),
         needs("policy store: reads", _BUCKET_READS, _reads, "a second"),
@@ -157,13 +190,13 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     return sorted(found, key=lambda share: -share.share)
 
 
-def _gateways(step: Measured) -> float:
-    return step.cpu_s["gateways"]
+def _gateways(totals: Totals) -> float:
+    return totals.cpu_s["gateways"]
 
 
-def _reads(step: Measured) -> float:
-    return sum(step.operations[name] for name in ("names", "exists", "read"))
+def _reads(totals: Totals) -> float:
+    return sum(totals.operations[name] for name in ("names", "exists", "read"))
 
 
-def _writes(step: Measured) -> float:
-    return sum(step.operations[name] for name in ("write", "remove", "publish"))
+def _writes(totals: Totals) -> float:
+    return sum(totals.operations[name] for name in ("write", "remove", "publish"))

@@ -80,26 +80,37 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Totals at a moment.
+class Totals:
+    """What was spent and done, until a moment or between two.
 
     Attributes:
+        seconds: by the monotonic clock.
         cpu_s: processor time by kind of member: redis, workers, gateways, trainer, training.
         commands, network: of Redis; network in bytes, both ways.
-        by_command: calls of Redis' commands.
         operations: of the policy store.
         count_bytes: memory of Redis for the counts of requests and questions.
     """
 
-    at: float
+    seconds: float
     cpu_s: Mapping[str, float]
     commands: int
     network: int
-    by_command: Mapping[str, int]
     groups: int
     versions: int
     operations: Mapping[str, int]
     count_bytes: int
+
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(
+            self.seconds - other.seconds,
+            {kind: spent - other.cpu_s[kind] for kind, spent in self.cpu_s.items()},
+            self.commands - other.commands,
+            self.network - other.network,
+            self.groups - other.groups,
+            self.versions - other.versions,
+            {name: count - other.operations[name] for name, count in self.operations.items()},
+            self.count_bytes - other.count_bytes,
+        )
 
 
 @dataclass
@@ -123,21 +134,20 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a step cost: the difference of two readings."""
+    """What a step cost, and what came of it.
+
+    Attributes:
+        ends: questions by how they ended; see `Callers`.
+    """
 
     step: Step
-    seconds: float
-    cpu_s: Mapping[str, float]
-    commands: int
-    network: int
-    by_command: Mapping[str, int]
-    groups: int
-    versions: int
-    questions: int
-    operations: Mapping[str, int]
-    count_bytes: int
+    totals: Totals
     peaks: Peaks
     ends: Mapping[str, int]
+
+    @property
+    def questions(self) -> int:
+        return sum(self.ends.values())
 
 
 @dataclass(frozen=True)
@@ -282,22 +292,7 @@ class _Fleet:
         self._peaks = Peaks()
         if step.turn_s is not None:
             shared.training.clear()
-        ends = self._callers.ends + self._single.ends
-        return Measured(
-            step,
-            after.at - before.at,
-            _difference(before.cpu_s, after.cpu_s),
-            after.commands - before.commands,
-            after.network - before.network,
-            _difference(before.by_command, after.by_command),
-            after.groups - before.groups,
-            after.versions - before.versions,
-            ends.total(),
-            _difference(before.operations, after.operations),
-            after.count_bytes - before.count_bytes,
-            peaks,
-            ends,
-        )
+        return Measured(step, after - before, peaks, self._callers.ends + self._single.ends)
 
     def _wait_for_groups(self) -> None:
         """Wait until an optimiser step has its groups.
@@ -355,18 +350,17 @@ class _Fleet:
                 return
             self._is_ready(port)
 
-    def _read(self) -> Reading:
-        info, stats = self._redis.info(), self._redis.info("commandstats")
+    def _read(self) -> Totals:
+        info = self._redis.info()
         cpu_s = {
             kind: sum(_cpu_s(process) for process in processes) for kind, processes in self._members.items()
         }
         cpu_s["redis"] = info["used_cpu_user"] + info["used_cpu_sys"]
-        return Reading(
+        return Totals(
             time.monotonic(),
             cpu_s,
             info["total_commands_processed"],
             info["total_net_input_bytes"] + info["total_net_output_bytes"],
-            {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()},
             self._shared.groups.value,
             self._shared.versions.value,
             simulated.operations(self._shared.operations),
@@ -377,10 +371,6 @@ class _Fleet:
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value - before.get(name, 0) for name, value in after.items()}
 
 
 def _free_ports(count: int) -> Iterator[int]:
