@@ -15,9 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
+from typing import NamedTuple
 
 from kbqa.datasets.world.names import draw_names
 from kbqa.datasets.world.schema import LABEL, TYPE, Link, Quantity, Schema, Tenure
+from kbqa.kg.values import NUMBER_TYPES
 from kbqa.logical_forms.algebra import XSD, Literal
 from kbqa.logical_forms.compiler import literal_term
 
@@ -28,6 +31,18 @@ Fact = tuple[str, str, Node]
 
 _SHARE_OF_NAMESAKES = 0.15
 _OPEN = 0.7  # share of a holder's last tenures that have not ended
+
+
+class Valued(NamedTuple):
+    """A value that a relation leads to from a head.
+
+    Attributes:
+        key: what it is compared by; see `comparable`.
+    """
+
+    key: float | str
+    head: str
+    value: Node
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,17 @@ class Facts:
             return tail
         return Literal(tail.lexical if isinstance(tail, Literal) else self.names[tail], datatype)
 
+    def ordered(self, relation: str) -> Sequence[Valued]:
+        """The values that a relation leads to, from the lowest on; equal ones as the facts state them."""
+        if relation not in self._ordered:
+            valued = [
+                Valued(comparable(value), head, value)
+                for head in self.subjects[relation]
+                for value in (self.value(tail, relation) for tail in self.tails[head, relation])
+            ]
+            self._ordered[relation] = sorted(valued, key=attrgetter("key"))
+        return self._ordered[relation]
+
     def lines(self) -> Iterator[str]:
         """The graph as lines of N-Triples."""
         for entity, kind in self.kinds.items():
@@ -68,6 +94,10 @@ class Facts:
         for subject, predicate, object_ in self.facts:
             term = literal_term(object_) if isinstance(object_, Literal) else f"<{object_}>"
             yield f"<{subject}> <{predicate}> {term} ."
+
+    @cached_property
+    def _ordered(self) -> dict[str, list[Valued]]:
+        return {}
 
     @cached_property
     def tails(self) -> dict[tuple[str, str], list[Node]]:
@@ -108,6 +138,13 @@ class Facts:
         for entity, name in self.names.items():
             bearers[name].append(entity)
         return dict(bearers)
+
+
+def comparable(value: Node) -> float | str:
+    """A key for comparing values: a number as float; a date as text, which orders dates of one type."""
+    if isinstance(value, Literal) and value.datatype in NUMBER_TYPES:
+        return float(value.lexical)
+    return value.lexical if isinstance(value, Literal) else value
 
 
 def generate_facts(schema: Schema, rng: random.Random, size: float = 1.0) -> Facts:

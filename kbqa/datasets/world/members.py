@@ -5,12 +5,12 @@ This is independent of SPARQL, so that each can be checked against the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable
 from functools import partial
-from operator import ge, gt, le, lt
+from operator import attrgetter
 
-from kbqa.datasets.world.facts import Facts, Node
-from kbqa.kg.values import NUMBER_TYPES
+from kbqa.datasets.world.facts import Facts, Node, comparable
 from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
@@ -31,13 +31,6 @@ from kbqa.logical_forms.algebra import (
 )
 from kbqa.logical_forms.algebra import Entity as Named
 from kbqa.logical_forms.compiler import interval
-
-_COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
-    Comparator.LE: le,
-    Comparator.LT: lt,
-    Comparator.GE: ge,
-    Comparator.GT: gt,
-}
 
 
 def members(
@@ -69,13 +62,11 @@ def members(
             return {member for member, value in valued if comparable(value) == best}
         case Comparison(comparator, path, bound):
             (relation,) = path
-            holds, limit, name = _COMPARE[comparator], comparable(bound), relation.name
-            heads = facts.subjects[name]
-            return {
-                head
-                for head in heads
-                if any(holds(comparable(facts.value(v, name)), limit) for v in facts.tails[head, name])
-            }
+            ordered = facts.ordered(relation.name)
+            cut = bisect_left if comparator in (Comparator.LT, Comparator.GE) else bisect_right
+            at = cut(ordered, comparable(bound), key=attrgetter("key"))
+            is_below = comparator in (Comparator.LT, Comparator.LE)
+            return {one.head for one in (ordered[:at] if is_below else ordered[at:])}
         case Timed(source, relation, time):
             day = now if time == NOW else time
             return {m for m in within(source) if _holds(facts, m, relation.name, day)}
@@ -84,13 +75,6 @@ def members(
         case Ask(source, node):
             is_member = (node.id if isinstance(node, Named) else node) in within(source)
             return {Literal(str(is_member).lower(), XSD + "boolean")}
-
-
-def comparable(value: Node) -> float | str:
-    """A key for comparing values: a number as float; a date as text, which orders dates of one type."""
-    if isinstance(value, Literal) and value.datatype in NUMBER_TYPES:
-        return float(value.lexical)
-    return value.lexical if isinstance(value, Literal) else value
 
 
 def _related(facts: Facts, relation: Relation, nodes: Iterable[Node]) -> set[Node]:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kbqa.datasets.world.agreement import fill, fits, with_entity
-from kbqa.datasets.world.facts import Facts, Node
-from kbqa.datasets.world.members import comparable, members
+from kbqa.datasets.world.facts import Facts, Node, comparable
+from kbqa.datasets.world.members import members
 from kbqa.datasets.world.schema import Link, Tenure
 from kbqa.datasets.world.walks import Limits, Reached, Walker
 from kbqa.logical_forms.algebra import (
@@ -354,23 +354,18 @@ class Drawer:
     def _compared(self, name: str, phrases: Mapping[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
         """A comparison that only a few extreme values satisfy, and an entity with one of these values."""
         relation = self._schema.iri(name)
-        pairs = [
-            (head, self._facts.value(tail, relation))
-            for head in self._facts.subjects[relation]
-            for tail in self._walker.tails(head, name)
-        ]
-        pairs.sort(key=lambda pair: comparable(pair[1]))
+        valued = self._facts.ordered(relation)
         comparator = self._rng.choice([one for one in Comparator if one in phrases])
         if comparator in (Comparator.GE, Comparator.GT):
-            pairs.reverse()
-        few = self._rng.randint(1, min(self._limits.members, len(pairs) - 1))
+            valued = valued[::-1]
+        few = self._rng.randint(1, min(self._limits.members, len(valued) - 1))
         # The bound is the last of these values, or for a strict comparison the next one.
-        bound = pairs[few if comparator in (Comparator.GT, Comparator.LT) else few - 1][1]
+        bound = valued[few if comparator in (Comparator.GT, Comparator.LT) else few - 1].value
         assert isinstance(bound, Literal)
         pattern = self._rng.choice(phrases[comparator])
         form = Comparison(comparator, (Relation(relation),), bound)
         constraint = _Constraint(form, pattern, phrases[comparator], bound.lexical)
-        return constraint, self._rng.choice(pairs[:few])[0]
+        return constraint, self._rng.choice(valued[:few]).head
 
     def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
         """A time during a tenure, and a phrase for it."""
