@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+
 from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.base import Codec, SamplingParams
 from kbqa.policies.vllm.client import Answer, decoded
@@ -48,9 +50,39 @@ def longest_answer(body: Mapping[str, Any]) -> int:
     return _BESIDES_BYTES + _A_TOKEN_BYTES * int(body["sampling_params"]["max_tokens"])
 
 
-def choice_of(
-    url: str, body: Mapping[str, Any], exchange: Future[Answer]
-) -> dict[str, Any] | PolicyUnavailableError:
+class WrittenToken(BaseModel):
+    """A token of a completion; `logprob` is its natural logarithm."""
+
+    token_id: int
+    logprob: FiniteFloat
+
+
+class WrittenTokens(BaseModel):
+    """The tokens of a completion, in order."""
+
+    content: list[WrittenToken]
+
+
+class Span(BaseModel):
+    """Tokens that were written with weights of a label."""
+
+    version: str
+
+
+class Choice(BaseModel):
+    """What is read of a completion."""
+
+    finish_reason: str
+    token_ids: list[int]
+    logprobs: WrittenTokens
+    weight_versions: list[Span] | None = None
+
+
+class _Answer(BaseModel):
+    choices: list[Choice] = Field(min_length=1)
+
+
+def choice_of(url: str, body: Mapping[str, Any], exchange: Future[Answer]) -> Choice | PolicyUnavailableError:
     """What the server has written, or why it has written nothing that can be used.
 
     Args:
@@ -69,18 +101,22 @@ def choice_of(
     if status != 200:
         return refusal(url, GENERATE, status, answer)
     try:
-        choice: dict[str, Any] = answer["choices"][0]
-        reason = choice["finish_reason"]
-        written = [entry["token_id"] for entry in choice["logprobs"]["content"]]
-    except (KeyError, IndexError, TypeError):
-        return refusal(url, GENERATE, status, answer)
-    if len(written) > (most := body["sampling_params"]["max_tokens"]):
+        choice = _Answer.model_validate(answer).choices[0]
+    except ValidationError as invalid:
+        fault = invalid.errors(include_url=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the answer"
         return PolicyUnavailableError(
-            f"vLLM at {url} has written {len(written)} tokens, although at most {most} were asked for: check "
-            "what answers there (KBQA_VLLM_URL)"
+            f"vLLM at {url} answered with no completion: {where}: {fault['msg']}: check what answers there "
+            f"(KBQA_VLLM_URL): {str(answer)[:200]}"
         )
-    if reason not in ("stop", "length") or written != choice["token_ids"]:
-        return PolicyUnavailableError(f"vLLM at {url} aborted a completion ({reason})")
+    if len(choice.logprobs.content) > (most := body["sampling_params"]["max_tokens"]):
+        return PolicyUnavailableError(
+            f"vLLM at {url} has written {len(choice.logprobs.content)} tokens, although at most {most} were "
+            "asked for: check what answers there (KBQA_VLLM_URL)"
+        )
+    written = [token.token_id for token in choice.logprobs.content]
+    if choice.finish_reason not in ("stop", "length") or written != choice.token_ids:
+        return PolicyUnavailableError(f"vLLM at {url} aborted a completion ({choice.finish_reason})")
     return choice
 
 

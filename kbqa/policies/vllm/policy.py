@@ -27,7 +27,7 @@ from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
 from kbqa.policies.probe import Precision
 from kbqa.policies.vllm.client import Answer
-from kbqa.policies.vllm.completions import GENERATE, choice_of, longest_answer, request_bodies
+from kbqa.policies.vllm.completions import GENERATE, Choice, choice_of, longest_answer, request_bodies
 from kbqa.policies.vllm.server import VllmServer
 from kbqa.policies.vllm.weights import Weights
 from kbqa.telemetry.metrics import Metrics
@@ -309,7 +309,7 @@ class VllmPolicy:
 
     def _answers(
         self, bodies: Sequence[Mapping[str, Any]], deadline: float | None, cancelled: threading.Event | None
-    ) -> list[dict[str, Any] | PolicyUnavailableError | None]:
+    ) -> list[Choice | PolicyUnavailableError | None]:
         """The choice that answers each request, or why there is none; None if the call was aborted before.
 
         Raises:
@@ -362,27 +362,24 @@ class VllmPolicy:
                 left = _POLL_S if left is None else min(left, _POLL_S)
             pending = wait(pending, left).not_done
 
-    def _completion(
-        self, choice: dict[str, Any] | PolicyUnavailableError | None, weights: Weights
-    ) -> Completion:
+    def _completion(self, choice: Choice | PolicyUnavailableError | None, weights: Weights) -> Completion:
         if choice is None:
             return Completion((), (), FinishReason.ABORTED, weights.version)
         if isinstance(choice, PolicyUnavailableError):
             self._failures.labels("generate").inc()
             return Completion((), (), FinishReason.LOST, weights.version, str(choice))
-        tokens, content = choice["token_ids"], choice["logprobs"]["content"]
-        logprobs = tuple(entry["logprob"] for entry in content)
+        logprobs = tuple(token.logprob for token in choice.logprobs.content)
         if min(logprobs, default=0.0) <= _NO_NUMBER:
             raise PolicyUnavailableError(
                 f"vLLM at {self._server.url} computes no probabilities with policy {weights.version}: "
                 "its weights are not finite"
             )
         version = weights.version if weights.kind == "lora" else self._author(choice)
-        return Completion(tuple(tokens), logprobs, FinishReason(choice["finish_reason"]), version)
+        return Completion(tuple(choice.token_ids), logprobs, FinishReason(choice.finish_reason), version)
 
-    def _author(self, choice: dict[str, Any]) -> str:
+    def _author(self, choice: Choice) -> str:
         """The version that began a completion, by the labels that the engine put on its tokens."""
-        labels = [span["version"] for span in choice["weight_versions"] or ()]
+        labels = [span.version for span in choice.weight_versions or ()]
         with self._changed:
             versions = [self._versions.get(label) for label in labels]
         if not versions or None in versions:

@@ -74,13 +74,26 @@ def _too_many_tokens(document):
     return document
 
 
+def _with(**values):
+    def spoil(document):
+        document["choices"][0].update(values)
+        return document
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
         (_longer, r"more than \d+ bytes.*KBQA_VLLM_URL"),
         (_too_many_tokens, "at most 6 were asked for.*KBQA_VLLM_URL"),
-        (lambda document: {"choices": []}, "answered /inference/v1/generate with 200"),
+        (lambda document: {"choices": []}, "answered with no completion: choices: .*KBQA_VLLM_URL"),
         (lambda document: "hello", "hello"),
+        (_with(token_ids=["a"]), r"choices\.0\.token_ids\.0: "),
+        (_with(logprobs={"content": [{"token_id": 1, "logprob": None}]}), r"logprobs\.content\.0\.logprob: "),
+        (_with(logprobs={"content": [{"token_id": 1, "logprob": float("nan")}]}), "logprob: .*finite"),
+        (_with(weight_versions=[7]), r"weight_versions\.0: "),
+        (_with(finish_reason=["stop"]), r"finish_reason: "),
     ],
 )
 def test_an_answer_that_is_no_completion_of_that_length_is_lost_alone(
