@@ -49,6 +49,8 @@ OF_PEOPLE = _words("birthplace birthday employer gender job nationality occupati
     "alma mater"
 }
 """Nouns for what people have, beside their relatives."""
+SUBJECTS = _words("keyword subject tag theme topic")
+"""Nouns for what something is about, each of which people use for another."""
 
 _UNITS: Mapping[str, str] = {
     "mm": "millimetres",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kbqa.datasets.from_graph import english
-from kbqa.datasets.from_graph.english import with_article
+from kbqa.datasets.from_graph.english import SUBJECTS, with_article
 from kbqa.datasets.from_graph.nouns import Nouns, agreeing
 from kbqa.datasets.from_graph.verbs import Happens, Verb
 from kbqa.datasets.from_graph.wording import Reader, Wording
@@ -163,6 +163,11 @@ class Speaker:
             named.append(f"the {either} that {{}} {{s:is|are}} in")
             asked += [f"which {either} {{s:is|are}} {{}} in", f"in which {either} {{s:is|are}} {{}}"]
             whether = ["{s:is|are} {} in {e}"]
+        if one in SUBJECTS:
+            named += ["the {a:topic|topics} of {}", "the {a:word that describes|words that describe} {}"]
+            asked += ["what {s:is|are} {} about"] * 2 + ["what words describe {}"]
+            asked += ["which topics {s:is|are} {} about"]
+            whether.append("{s:is|are} {} about {e}")
         return _said(named, asked, [f"{held.that} {{a:is {some}|are {many}}} of {{}}"], sharing, whether)
 
     def _holders(self, wording: Wording, holder: Nouns, held: Nouns, several: bool) -> Said:
@@ -192,6 +197,11 @@ class Speaker:
             asked += [f"which {holder.either} {{a:is|are}} in {_ONE_OF}"] * 2
             clauses += ["in {}", "that {a:is|are} in {}"]
             whether, sharing = [f"is {{e}} in {_ONE_OF}"], []
+        if one in SUBJECTS:
+            named += [f"the {holder.either} about {{}}"] * 2
+            asked += [f"which {holder.either} {{a:is|are}} about {_ONE_OF}"] * 2
+            clauses += ["about {}", "that {a:is|are} about {}"]
+            whether.append(f"is {{e}} about {_ONE_OF}")
         return _said(named, asked, clauses, sharing, whether)
 
     def _measure(self, wording: Wording, holder: Nouns) -> tuple[Said, Said]:

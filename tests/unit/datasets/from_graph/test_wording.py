@@ -210,3 +210,11 @@ def test_labels_keep_their_acronyms_and_lose_what_is_in_parentheses(tmp_path):
     catalog.close()
     assert {relation.words for relation in graph.relations} == {"has BOM part", "launch mass kg"}
     assert set(graph.class_names.values()) == {"bill of material"}
+
+
+def test_what_something_is_about_is_asked_for_as_people_do():
+    facts = [(f"Book {n}", "has_tags", f"subject {n % 7} {m}") for n in range(30) for m in range(2)]
+    facts += [(f"Book {n}", "written_by", f"Writer {n % 9}") for n in range(30)]
+    asked = " / ".join(texts(facts, "books"))
+    for phrase in ("about ?", "words describe Book", "the books about subject", "the tags of Book"):
+        assert phrase in asked
