@@ -15,9 +15,10 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 from kbqa.curricula.patterns import pattern
@@ -93,7 +94,14 @@ def with_levels(training: Sequence[Question], held_out: Sequence[Question]) -> t
     return tuple(told)
 
 
-def split_by_level(questions: Sequence[Question], seed: int, *, validation: int, test: int) -> Splits:
+def split_by_level(
+    questions: Sequence[Question],
+    seed: int,
+    *,
+    validation: int,
+    test: int,
+    withheld: float = 1.0,
+) -> Splits:
     """Hold out questions so that their levels have GrailQA's shares, as far as possible.
 
     Zero-shot questions are held out by item, compositional ones by combination of the remaining
@@ -102,6 +110,8 @@ def split_by_level(questions: Sequence[Question], seed: int, *, validation: int,
 
     Args:
         validation, test: numbers of questions requested.
+        withheld: share of the items that may be withheld for zero-shot questions. If that is not one item,
+            the other levels have equal shares.
 
     Raises:
         DatasetError: no question has a gold program.
@@ -115,8 +125,15 @@ def split_by_level(questions: Sequence[Question], seed: int, *, validation: int,
     rng = random.Random(f"levels/{seed}")
     wanted = validation + test
     held_out: list[Question] = []
-    for level, choose in _CHOICES.items():
-        chosen = choose(pool, round(SHARES[level] * wanted), rng)
+    items = int(withheld * len(frozenset[str]().union(*(schema.items for _, schema in pool))))
+    shares = SHARES if items else {Level.COMPOSITIONAL: 0.5, Level.IID: 0.5}
+    choices: dict[Level, _Choice] = {
+        Level.ZERO_SHOT: partial(_zero_shot, items=items),
+        Level.COMPOSITIONAL: _compositional,
+        Level.IID: _iid,
+    }
+    for level, share in shares.items():
+        chosen = choices[level](pool, round(share * wanted), rng)
         held_out += [pool[index][0] for index in sorted(chosen)]
         pool = [pair for index, pair in enumerate(pool) if index not in chosen]
     training = tuple(question for question, _ in pool)
@@ -126,10 +143,11 @@ def split_by_level(questions: Sequence[Question], seed: int, *, validation: int,
 
 
 _Pool = list[tuple[Question, Schema]]
+_Choice = Callable[[_Pool, int, random.Random], set[int]]
 
 
-def _zero_shot(pool: _Pool, most: int, rng: random.Random) -> set[int]:
-    """Choose withheld items; returns all questions that contain one of them."""
+def _zero_shot(pool: _Pool, most: int, rng: random.Random, *, items: int) -> set[int]:
+    """Choose at most `items` items to withhold; returns all questions that contain one of them."""
     having = defaultdict[str, set[int]](set)
     for index, (_, schema) in enumerate(pool):
         for item in sorted(schema.items):
@@ -137,8 +155,9 @@ def _zero_shot(pool: _Pool, most: int, rng: random.Random) -> set[int]:
     chosen: set[int] = set()
     for item in _shuffled(having, rng):
         grown = chosen | having[item]
-        if len(grown) <= most:
+        if items and len(grown) <= most:
             chosen = grown
+            items -= 1
     return chosen
 
 
@@ -169,9 +188,6 @@ def _iid(pool: _Pool, most: int, rng: random.Random) -> set[int]:
             chosen |= having[group]
             carriers[group[0]] -= 1
     return chosen
-
-
-_CHOICES = {Level.ZERO_SHOT: _zero_shot, Level.COMPOSITIONAL: _compositional, Level.IID: _iid}
 
 
 def _shuffled(groups: Iterable[_T], rng: random.Random) -> list[_T]:

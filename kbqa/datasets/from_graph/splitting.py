@@ -16,10 +16,15 @@ FEWEST = 100
 """Questions without which there is too little to learn, and to judge by."""
 
 _HELD_OUT = 0.1  # share of the questions for validation, and for testing
+_WITHHELD = 0.1  # of the relations and classes, at most: what is withheld is not learned
 
 
 def split_made(questions: Sequence[Question], seed: int) -> Splits:
-    """Hold out questions by schema and by entity, or by entity and path where the graph has few relations.
+    """Hold out questions by schema and by entity.
+
+    At most a tenth of the relations and classes is withheld from training; of a graph with fewer than ten,
+    only combinations of them are. If there are too few even of these, questions are held out by entity and
+    path.
 
     Args:
         questions: of one graph, at least one.
@@ -33,7 +38,7 @@ def split_made(questions: Sequence[Question], seed: int) -> Splits:
             f"{FEWEST}: the graph is too small to train on; the reader answers about it without training"
         )
     size = round(_HELD_OUT * len(questions))
-    splits = split_by_level(questions, seed, validation=size, test=size)
+    splits = split_by_level(questions, seed, validation=size, test=size, withheld=_WITHHELD)
     if splits.validation and splits.test:
         return splits
     return split_by_path(questions, seed, cold_start=0, validation=size, test=size)

@@ -108,3 +108,17 @@ def test_many_questions_have_all_levels_in_their_shares():
     assert counts[Level.COMPOSITIONAL] == pytest.approx(100, abs=5)
     assert counts[Level.IID] == pytest.approx(100, abs=5)
     assert len(splits.validation) == pytest.approx(100, abs=10)
+
+
+@pytest.mark.parametrize(("relations", "withheld"), [(60, 6), (19, 1), (9, 0)])
+def test_at_most_a_share_of_the_items_is_withheld(relations, withheld):
+    questions = drawn(1, 3000, relations, 500)
+    splits = split_by_level(questions, 7, validation=300, test=300, withheld=0.1)
+    learned = {item for question in splits.train for item in schema_of(question).items}
+    assert 0 <= relations - len(learned) <= withheld
+    held_out = [*splits.validation, *splits.test]
+    counts = {level: sum(question.level == level for question in held_out) for level in Level}
+    assert bool(counts[Level.ZERO_SHOT]) is bool(withheld)
+    if not withheld:
+        assert counts[Level.COMPOSITIONAL] == pytest.approx(300, abs=10)
+        assert counts[Level.IID] == pytest.approx(300, abs=10)
