@@ -36,6 +36,7 @@ _SETS = (
 _NATURAL = Path(__file__).parent / "natural"
 _LACKING = "metaqa-lacking"
 _THRESHOLD = 0.5  # the gateway's default
+_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 def main() -> int:
@@ -56,19 +57,27 @@ def report(home: Path, policy: str = READER) -> Iterator[str]:
     answered = f"answered at {_THRESHOLD}"
     yield f"| data set | questions | Hits@1 | F1 | calibration error | {answered} | right among them |"
     yield "|---|---|---|---|---|---|---|"
-    operations: dict[str, Any] = {}
+    results: dict[str, Mapping[str, Any]] = {}
     for name in _SETS:
-        result = evaluated(name)
-        yield _row(name, result)
-        operations[name] = result["breakdowns"]["operation"]
+        results[name] = evaluated(name)
+        yield _row(name, results[name])
     for graph in sorted(_NATURAL.iterdir()):
         _load(home, graph.name, graph / "graph.tsv")
-        yield _row(f"natural: {graph.name}", evaluated(graph.name, "--data", str(graph)))
+        name = f"natural: {graph.name}"
+        results[name] = evaluated(graph.name, "--data", str(graph))
+        yield _row(name, results[name])
     _lack(home)
-    yield _row("metaqa-1hop, none", evaluated("metaqa-1hop", "--kg", _LACKING))
+    name = "metaqa-1hop, none"
+    results[name] = evaluated("metaqa-1hop", "--kg", _LACKING)
+    yield _row(name, results[name])
     for name in ("worlds", "world-all"):
-        parts = (f"{part} {found['metrics']['f1']:.3f}" for part, found in operations[name].items())
+        operations = results[name]["breakdowns"]["operation"]
+        parts = (f"{part} {found['metrics']['f1']:.3f}" for part, found in operations.items())
         yield f"\nF1 by operation, {name}: {', '.join(parts)}."
+    yield f"\n| answered · of these, right, at | {' | '.join(map(str, _THRESHOLDS))} |"
+    yield f"|---|{'---|' * len(_THRESHOLDS)}"
+    for name, result in results.items():
+        yield _curve(name, result)
 
 
 def _evaluate(policy: str, home: Path, dataset: str, *options: str) -> Mapping[str, Any]:
@@ -79,6 +88,16 @@ def _evaluate(policy: str, home: Path, dataset: str, *options: str) -> Mapping[s
     )
     result: dict[str, Any] = json.loads(file.read_bytes())
     return result
+
+
+def _curve(name: str, result: Mapping[str, Any]) -> str:
+    """A row of what is answered at each threshold, and what share of that is right."""
+    points = {point["threshold"]: point for point in result["confidence"]["curve"]}
+    cells = [
+        f"{point['coverage']:.2f}" + ("" if point["accuracy"] is None else f" · {point['accuracy']:.2f}")
+        for point in (points[threshold] for threshold in _THRESHOLDS)
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _row(name: str, result: Mapping[str, Any]) -> str:
