@@ -175,12 +175,14 @@ def _interactive_parsing(question: Question, case: Case, most: int, slip: Slip) 
 
 
 def _sparql_refinement(question: Question, case: Case, most: int, slip: Slip) -> Plan:
-    """The gold query, and its only value."""
+    """The gold query, and the first value that it finds."""
     query = _led(question.sparql, slip)
 
     def script() -> Script:
         results = yield sparql_refinement.write_query("I ask.", query)
-        yield sparql_refinement.write_answer("This is it.", _given(results, slip)[0])
+        # Only this value is given, so a wrong one takes its place, whatever else was found.
+        [value] = _replaced(_listed(results)[:1] or [WRONG], slip is Slip.ANSWER)
+        yield sparql_refinement.write_answer("This is it.", value)
 
     return Plan(script(), 2, _answers(question, slip), queries=((None, query),))
 
