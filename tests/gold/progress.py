@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import pyoxigraph as ox
@@ -17,6 +17,29 @@ D = 3  # the bound on distances
 GOOD = Fraction(9, 10)  # the F1 from which the released code takes a result for the answers
 _COUNT = re.compile(r"\(?\s*COUNT\s*\(\s*(DISTINCT\s+)?(\?\w+)\s*\)\s*(AS\s+\?\w+\s*)?\)?", re.IGNORECASE)
 _EXTREME = re.compile(r"ORDER\s+BY.*LIMIT|\b(MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
+
+
+class Gold:
+    """The gold answers of a question.
+
+    Attributes:
+        sets: of names, each as right as the others; the first one is that of the data set's answers.
+        names: all of them, and the ids of the entities that the data set calls so.
+
+    Args:
+        called: IRIs in angle brackets → what the data set calls them.
+    """
+
+    def __init__(self, golds: Iterable[Sequence[str]], called: Mapping[str, str]) -> None:
+        self.sets = [_values(answers) for answers in golds]
+        answers = set().union(*self.sets)
+        self._answers = {_text(iri): label for iri, label in called.items() if label in answers}
+        self._answers |= {answer: answer for answer in answers}
+        self.names = set(self._answers)
+
+    def name(self, names: set[str]) -> str:
+        """The gold answer that goes by one of these names; if none does, one of them."""
+        return min((self._answers[name] for name in names & self.names), default=min(names))
 
 
 class Facts:
@@ -39,10 +62,9 @@ class Facts:
         """The labels of a term, and its id, or its text if it is a value."""
         return {*self._labels.get(term, ()), _text(term)}
 
-    def nodes(self, names: Iterable[str]) -> set[str]:
+    def nodes(self, names: set[str]) -> set[str]:
         """All nodes that go by one of these names."""
-        wanted = _values(names)
-        return {node for node in self._around if self.names(node) & wanted}
+        return {node for node in self._around if self.names(node) & names}
 
     def ask(self, query: str) -> set[str] | bool:
         """The values that a query finds."""
@@ -51,12 +73,12 @@ class Facts:
             return bool(found)
         return {str(term) for solution in found for term in solution if term is not None}
 
-    def answers(self, query: str, golds: Sequence[Sequence[str]]) -> set[str]:
+    def answers(self, query: str, gold: Gold) -> set[str]:
         """The names of what a query finds, of each the one that is gold; the yes or no of an ASK."""
-        found, wanted = self.ask(query), {name for gold in golds for name in _values(gold)}
+        found = self.ask(query)
         if isinstance(found, bool):
             return {str(found).lower()}
-        return {min(self.names(value) & wanted or self.names(value)) for value in found}
+        return {gold.name(self.names(value)) for value in found}
 
     def near(self, one: Iterable[str], other: set[str]) -> Fraction:
         """DIST: max(0, (D - d) / D). Exact, as what comes no nearer is no progress."""
@@ -71,7 +93,7 @@ class Facts:
 def isp_kgr(
     steps: Sequence[tuple[str | None, str]],
     topics: Sequence[str],
-    golds: Sequence[Sequence[str]],
+    gold: Gold,
     f1: float,
     facts: Facts,
     *,
@@ -82,16 +104,13 @@ def isp_kgr(
     Args:
         steps: each a node that is explored, or None, and a query.
         topics: IRIs in angle brackets.
-        golds: sets of gold answers, by name.
         f1: of the answers at the end.
     """
     w_progress, w_outcome = (0.3, 0.6) if released else (0.6, 0.3)
-    sets = [_values(answers) for answers in golds]
-    wanted: set[str] = set().union(*sets)
-    answers, gold = golds[0], facts.nodes(wanted)
+    answers, ends = sorted(gold.sets[0]), facts.nodes(gold.names)
     count = int(answers[0]) if len(answers) == 1 and re.fullmatch(r"\d{1,9}", answers[0]) else None
     superlative = _EXTREME.search(steps[-1][1]) is not None
-    known = {topic: facts.near([topic], gold) for topic in topics}  # S_map
+    known = {topic: facts.near([topic], ends) for topic in topics}  # S_map
     previous, total, asked = Fraction(0), 0.0, set()
     for node, query in steps:
         explored = False
@@ -106,16 +125,16 @@ def isp_kgr(
             continue
         asked.add(query)
         values = set() if isinstance(found, bool) else found
-        names = {min(facts.names(value) & wanted or facts.names(value)) for value in values}
-        quality = max(_f1(names, one) for one in sets)
+        names = {gold.name(facts.names(value)) for value in values}
+        quality = max(_f1(names, one) for one in gold.sets)
         counts = count is not None and _COUNT.search(query.partition("{")[0]) is not None
         if counts:
             inner = facts.ask(_COUNT.sub(r"\1\2", query, count=1))
             score = Fraction(isinstance(inner, set) and len(inner) == count)
-        elif superlative and any(one <= names for one in sets):
-            score = Fraction(1) if names in sets else Fraction(D - 1, D)
+        elif superlative and any(one <= names for one in gold.sets):
+            score = Fraction(1) if names in gold.sets else Fraction(D - 1, D)
         else:
-            score = Fraction(1) if quality else facts.near(values, gold)
+            score = Fraction(1) if quality else facts.near(values, ends)
         if released and quality:
             score = Fraction(1) if quality >= GOOD else (1 + quality) / 2
         if counts:

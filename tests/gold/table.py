@@ -27,7 +27,7 @@ from tests.gold import formulas
 from tests.gold.forms import NoFormError
 from tests.gold.graphs import WitnessGraph, cases, curated, load, packed, questions
 from tests.gold.playing import Stage
-from tests.gold.progress import Facts, isp_kgr
+from tests.gold.progress import Facts, Gold, isp_kgr
 from tests.gold.scripts import Plan, Slip, Unable, iri_of, plan
 from tests.gold.shapes import SHAPED, shaped_cases
 from tests.sparql_servers import Virtuoso
@@ -208,9 +208,9 @@ def _off(
 
 
 def _expected(at: Ground, stage: Stage, question: Question, one: Plan, slip: Slip) -> float:
-    given = set(one.given)
+    given, gold = set(one.given), Gold(question.golds, at.cases[question.id].names)
     if slip is Slip.PROGRAM and one.queries:
-        given = at.facts(question.kg).answers(one.queries[-1][1], question.golds)
+        given = at.facts(question.kg).answers(one.queries[-1][1], gold)
     name = stage.recipe.name
     f1 = formulas.f_beta(given, question.golds)
     released = name.endswith("as-released")
@@ -224,8 +224,7 @@ def _expected(at: Ground, stage: Stage, question: Question, one: Plan, slip: Sli
     if name.startswith("learning"):
         return formulas.learning_to_refine(one, f1 == 1)
     topics = [iri_of(topic) for topic in question.topic_entities]
-    facts = at.facts(question.kg)
-    return isp_kgr(one.queries, topics, question.golds, f1, facts, released=released)
+    return isp_kgr(one.queries, topics, gold, f1, at.facts(question.kg), released=released)
 
 
 HEAD = (
