@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 
 from kbqa.answers import answer_set, f1, normalise, resolve
 from kbqa.errors import GraphUnavailableError, JudgeUnavailableError, QueryError
@@ -26,6 +27,7 @@ from kbqa.kg.actions import (
     Failure,
     Success,
 )
+from kbqa.kg.arguments import MAX_ARGUMENT_TEXTS
 from kbqa.kg.namespaces import canonical_id
 from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.sparql.select import ParsedSelect
@@ -160,17 +162,18 @@ class _Gauge:
 
     def __init__(self, question: Question, instruments: Instruments, max_distance: int) -> None:
         self._question, self._instruments, self._max_distance = question, instruments, max_distance
-        self._results: dict[tuple[str, ...] | str, ActionResult] = {}
+        # A graph may know an answer by another name than the data set's, such as its id.
+        gold = tuple(dict.fromkeys(name for named in (*question.golds, *question.names) for name in named))
+        self._gold = [gold[i : i + MAX_ARGUMENT_TEXTS] for i in range(0, len(gold), MAX_ARGUMENT_TEXTS)]
+        self._results: dict[tuple[tuple[str, ...], tuple[str, ...]] | str, ActionResult] = {}
 
     def ask(self, sets: Iterable[tuple[str, ...]], queries: Iterable[str]) -> None:
         """Distances of sets of ids to the answers, and sizes of what queries find."""
         question = self._question
-        actions: dict[tuple[str, ...] | str, Action] = {}
-        gold = list(dict.fromkeys(answer for answers in question.golds for answer in answers))
-        if gold:
-            for ids in sets:
-                arguments = {"set_a": list(ids), "set_b": gold}
-                actions[ids] = Action(ENTITY_DISTANCE, {**arguments, "max_distance": self._max_distance})
+        actions: dict[tuple[tuple[str, ...], tuple[str, ...]] | str, Action] = {}
+        for ids, gold in product(sets, self._gold):
+            arguments = {"set_a": list(ids), "set_b": list(gold)}
+            actions[ids, gold] = Action(ENTITY_DISTANCE, {**arguments, "max_distance": self._max_distance})
         actions |= {query: Action(EXECUTE_SPARQL, {"query": query}) for query in queries}
         if not actions:
             return
@@ -187,9 +190,10 @@ class _Gauge:
         self._results = dict(zip(actions, results, strict=True))
 
     def score(self, ids: tuple[str, ...]) -> float:
-        result = self._results.get(ids)
-        edges = result.details["distance"] if isinstance(result, Success) else None
-        return 0.0 if edges is None else max(0.0, (self._max_distance - edges) / self._max_distance)
+        results = [self._results.get((ids, gold)) for gold in self._gold]
+        found = [result.details["distance"] for result in results if isinstance(result, Success)]
+        edges = min((edges for edges in found if edges is not None), default=self._max_distance)
+        return max(0.0, (self._max_distance - edges) / self._max_distance)
 
     def size(self, query: str) -> int | None:
         result = self._results.get(query)

@@ -187,6 +187,18 @@ def test_an_answer_that_is_no_node_of_the_graph_is_no_distance_away(tools):
     assert [step.score for step in measured.steps] == [1.0, 0.0]
 
 
+def test_an_answer_that_the_graph_calls_otherwise_is_as_far_as_the_entity_of_its_id(tools):
+    question = replace(about("Lord Byron"), names=(("Lord Byron", "Byron"),))
+    measured = measure(question, [query(PARENT, "Notes")], Instruments(tools, MatchingJudge()), 3)
+    assert measured.known == {"Ada": pytest.approx(2 / 3)}
+    assert measured.steps[0].score == pytest.approx(1 / 3)
+
+
+def test_the_nearest_of_very_many_answers_counts_like_that_of_few(tools):
+    many = about(*(f"Canto of {number}" for number in range(1200)), "1788")
+    assert measure(many, [], Instruments(tools, MatchingJudge()), 3).known == {"Ada": pytest.approx(1 / 3)}
+
+
 def test_what_finds_nothing_has_no_score(tools):
     turns = [query(PARENT), query(PARENT, code="KG_FORMAT_ERROR"), turn(1, 2, status=Status.UNPARSABLE)]
     measured = measure(about("1788"), turns, Instruments(tools, MatchingJudge()), 3)
