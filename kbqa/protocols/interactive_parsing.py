@@ -200,7 +200,7 @@ class InteractiveParsingDialogue(Dialogue):
                 Segment(text or NO_RELATIONS, trusted=False),
                 Segment("</relation>"),
             ]
-        if found is None or not (found.items or "boolean" in found.details):
+        if found is None or not (any(found.items) or "boolean" in found.details):
             return _information(NO_RESULTS)
         return _information(rows_text(found, max_rows=self._protocol.max_rows))
 

@@ -81,10 +81,13 @@ def is_plain_name(id_: str) -> bool:
 
 
 def rows_text(result: Success[Any], *, max_rows: int) -> str:
-    """The rows of a query, one per line, values separated by ` | `; an entity as `label (term)`."""
+    """The rows of a query, one per line, values separated by ` | `; an entity as `label (term)`.
+
+    Rows that hold no value at all are no results, such as that of a MAX over nothing.
+    """
     if "boolean" in result.details:
         return "true" if result.details["boolean"] else "false"
-    if not result.items:
+    if not any(result.items):
         return "No results."
     shown: Sequence[Mapping[str, Mapping[str, str]]] = result.items[:max_rows]
     lines = [" | ".join(_value(term) for term in row.values()) for row in shown]

@@ -86,15 +86,23 @@ def test_results_are_shown_in_the_papers_tags():
     assert observed(dialogue, write_sparql("t", "ASK {}"), boolean) == "<information>false</information>"
 
 
+NOTHING = (
+    "<information>No results found for the given SPARQL query.\n"
+    "Please try generating a different SPARQL query.</information>"
+)
+
+
 @pytest.mark.parametrize("result", [Success((), 0), BROKEN])
 def test_what_finds_nothing_is_told_in_the_released_codes_words(result):
     assert observed(begin(), write_node("t", "m.0"), result) == (
         "<relation>No relevant relations found for the given node query.</relation>"
     )
-    assert observed(begin(), write_sparql("t", QUERY), result) == (
-        "<information>No results found for the given SPARQL query.\n"
-        "Please try generating a different SPARQL query.</information>"
-    )
+    assert observed(begin(), write_sparql("t", QUERY), result) == NOTHING
+
+
+def test_a_row_without_a_value_is_no_result():
+    """As the greatest of nothing, and at Virtuoso the sum of nothing."""
+    assert observed(begin(), write_sparql("t", QUERY), Success(({},), 1)) == NOTHING
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_malformed_output_ends_the_episode():
 def test_rows_are_shown_with_labels_and_terms():
     assert observed(Success(ROWS, 2)) == "<query_result>Italy (wd:Q38)\n1999</query_result>"
     assert observed(Success((), 0)) == "<query_result>No results.</query_result>"
+    # The greatest of nothing is a row without a value.
+    assert observed(Success(({},), 1)) == "<query_result>No results.</query_result>"
     assert observed(Success((), 1, details={"boolean": True})) == "<query_result>true</query_result>"
 
 
