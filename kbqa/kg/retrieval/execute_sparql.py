@@ -18,6 +18,8 @@ from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.specs import ACTIONS, ActionSpec, Cost
 from kbqa.kg.store import GraphStore
 
+_NODES = ("uri", "bnode")
+
 
 @dataclass(frozen=True, slots=True)
 class Solutions:
@@ -53,11 +55,13 @@ def solve(store: GraphStore, query: str, *, deadline_s: float) -> Solutions:
 def with_labels(store: GraphStore, bindings: Sequence[Row]) -> tuple[Row, ...]:
     """Add `id` and `label` to all terms; a literal's label is its value, a nameless node's its id."""
     ids = {(name, row): store.id_of(term) for row, name, term in _terms(bindings)}
-    items = store.items(list(dict.fromkeys(ids.values())))
+    # Only nodes are looked up: Virtuoso fails at some literals that are its own answers, such as coordinates.
+    nodes = (ids[name, row] for row, name, term in _terms(bindings) if term["type"] in _NODES)
+    items = store.items(list(dict.fromkeys(nodes)))
     rows: list[dict[str, Mapping[str, str]]] = [{} for _ in bindings]
     for row, name, term in _terms(bindings):
         id_ = ids[name, row]
-        value = term["value"] if term["type"] not in ("uri", "bnode") else id_
+        value = id_ if term["type"] in _NODES else term["value"]
         label = items[id_].label if id_ in items else value
         rows[row][name] = {**term, "id": id_, "label": label}
     return tuple(rows)

@@ -233,3 +233,14 @@ def test_execute_sparql_labels_its_rows(server, connect):
     assert isinstance(result, Success)
     assert result.items[0]["who"]["id"] == f"{EX}hanks"
     assert result.items[0]["who"]["label"] == "Tom Hanks"
+
+
+def test_execute_sparql_asks_for_no_labels_of_values(server, connect):
+    """Virtuoso answers with coordinates of a datatype that it refuses in a query."""
+    tools = LocalGraphTools(FixedGraphs({"films": connect(server.url)}), deadline_s=10)
+    point = '"POINT(8.5 51.9)"^^<http://www.openlinksw.com/schemas/virtrdf#Geometry>'
+    action = Action(EXECUTE_SPARQL, {"query": f"SELECT ?where {{ BIND({point} AS ?where) }}"})
+    [result] = tools.execute("films", [action])
+    assert isinstance(result, Success)
+    assert (result.items[0]["where"]["id"], result.items[0]["where"]["label"]) == (point, "POINT(8.5 51.9)")
+    assert len(server.requests) == 1
