@@ -113,8 +113,11 @@ def measure(
     counting = _is_number(question)
     topics = [(topic,) for topic in question.topic_entities]
     gauge = _Gauge(question, instruments, max_distance)
+    rated = [_rating(query, question) for query in queries]
+    # An answer needs no distance, and the graph may be unable to tell it: see `score`.
+    missed = [query.items for query, rate in zip(queries, rated, strict=True) if query and rate == 0.0]
     gauge.ask(
-        [*topics, *(query.items for query in found if query.items)],
+        [*topics, *filter(None, missed)],
         [stripped for stripped in counted.values() if counting and stripped is not None],
     )
 
@@ -124,14 +127,14 @@ def measure(
             return float(gauge.size(stripped) == int(normalise(question.answers[0]))), True
         if superlative and (covered := _covers(query, question)):
             return (1.0 if covered == "exactly" else (max_distance - 1) / max_distance), False
-        # What it found may be an answer and no node of the graph: a year that it computed, or a label.
+        # What it found may be an answer and no node of the graph: a year that it computed, or a label. At
+        # Virtuoso, it may be a literal that a query cannot name, such as coordinates.
         return 1.0 if found_f1 else gauge.score(query.items), False
 
     steps = []
-    for turn, query in zip(turns, queries, strict=True):
+    for turn, query, found_f1 in zip(turns, queries, rated, strict=True):
         step = _unmeasured(turn, query)
-        if query is not None and _finds(query):
-            found_f1 = max(f1(*compare(question, names, ())) for names in (query.labels, query.items))
+        if query is not None and found_f1 is not None:
             value, counts = score(query, found_f1)
             step = MeasuredStep(
                 step.command,
@@ -216,6 +219,13 @@ def _text(query: ExecutedAction) -> str:
 def _finds(query: ExecutedAction) -> bool:
     """Whether a query found something; the yes or no of an ASK counts."""
     return query.code is None and (bool(query.items) or _form(_text(query)) == "ASK")
+
+
+def _rating(query: ExecutedAction | None, question: Question) -> float | None:
+    """F1 of what a query found, as an answer; None if it found nothing."""
+    if query is None or not _finds(query):
+        return None
+    return max(f1(*compare(question, names, ())) for names in (query.labels, query.items))
 
 
 def _unmeasured(turn: Turn, query: ExecutedAction | None) -> MeasuredStep:

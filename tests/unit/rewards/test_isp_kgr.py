@@ -187,6 +187,19 @@ def test_an_answer_that_is_no_node_of_the_graph_is_no_distance_away(tools):
     assert [step.score for step in measured.steps] == [1.0, 0.0]
 
 
+def test_the_distance_of_what_is_an_answer_is_not_asked_for(tools):
+    """Virtuoso fails at some literals that are its own answers, such as coordinates."""
+
+    class Refusing:
+        def execute(self, kg, actions, *, graph=None):
+            assert all("1788" not in action.arguments["set_a"] for action in actions)
+            return tools.execute(kg, actions, graph=graph)
+
+    turns = [query(PARENT, "Byron"), query(BORN, "1788")]
+    measured = measure(about("1788"), turns, Instruments(Refusing(), MatchingJudge()), 3)
+    assert [step.score for step in measured.steps] == pytest.approx([2 / 3, 1.0])
+
+
 def test_an_answer_that_the_graph_calls_otherwise_is_as_far_as_the_entity_of_its_id(tools):
     question = replace(about("Lord Byron"), names=(("Lord Byron", "Byron"),))
     measured = measure(question, [query(PARENT, "Notes")], Instruments(tools, MatchingJudge()), 3)
