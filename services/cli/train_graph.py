@@ -39,11 +39,8 @@ from services.cli.options import DEFAULT_TRAINER, data_directory
 from services.cli.questions import make_and_show, print_leaks
 from services.cli.training import follow_to_its_end, is_here, open_trainer, trainer_api, with_base_here
 
-GRAPH_RECIPE = "kg-r1-reader"
+GRAPH_RECIPE = "reader-sft"
 
-# Of the recipe, unless the user sets it. The reader answers most made questions already: at the recipe's own
-# temperature, the episodes of a question are nearly all the same.
-_FROM_THE_READER: Mapping[str, Any] = {"rollout.temperature": 1.5}
 _ALL = "all"  # beside the levels of questions
 _NOT_PROMOTED, _STOPPED = 1, 130
 _NOT_FOUND = 404
@@ -70,17 +67,12 @@ class GraphTraining:
     seed: int
     name: str | None
 
-    @property
-    def changes(self) -> Mapping[str, Any]:
-        """What differs from the recipe."""
-        return {**(_FROM_THE_READER if self.recipe == GRAPH_RECIPE else {}), **self.overrides}
-
     def order(self, dataset: str) -> dict[str, Any]:
         """The order of a run, whose phases validation questions judge; test questions decide later."""
         order = {
             "recipe": self.recipe,
             "dataset": dataset,
-            "overrides": dict(self.changes),
+            "overrides": dict(self.overrides),
             "limits": {"test": 0, **self.limits},
             "seed": self.seed,
         }
@@ -104,7 +96,7 @@ def train_on_graph(training: GraphTraining, trainer: str, home: Path, location: 
     """
 
     def recipe() -> Recipe:
-        return with_base_here(fitted(load_recipe(training.recipe, training.changes)))
+        return with_base_here(fitted(load_recipe(training.recipe, training.overrides)))
 
     chosen = recipe()
     _check(training, trainer, home)

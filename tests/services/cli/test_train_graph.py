@@ -116,8 +116,8 @@ def test_one_command_makes_questions_trains_and_promotes_what_answers_better(
     code, out, err = in_process(*ARGUMENTS, "--set", "schedule.steps=2")
     assert code == 0, err
     [(_, order)] = trainer.received
-    assert order["recipe"] == "kg-r1-reader"
-    assert order["overrides"] == {"rollout.temperature": 1.5, "schedule.steps": 2}
+    assert order["recipe"] == "reader-sft"
+    assert order["overrides"] == {"schedule.steps": 2}
     assert order["limits"] == {"test": 0}  # test questions decide about the promotion alone
     splits = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits
     assert len(splits.all) == 150
