@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 from celery import Celery
@@ -20,6 +21,7 @@ from kombu.exceptions import OperationalError
 from redis import Redis
 
 from kbqa.errors import ConfigurationError, QueueUnavailableError
+from services.redis_servers import SCHEMES, RedisServers, explain
 
 ATTEMPT_HEADER = "kbqa_attempt"
 """Header of a message that was sent again: the number of this attempt, from 2 on."""
@@ -32,6 +34,7 @@ SENDING_CONNECTIONS = 4
 takes two sockets. A thread that finds none free waits, because sending takes a few milliseconds."""
 
 _CONNECT_TIMEOUT_S = 3.0
+_ANSWER_TIMEOUT_S = 10.0  # of Redis, which answers in milliseconds; a machine that vanished never does
 _POLL_S = 0.2
 
 
@@ -46,6 +49,7 @@ def create_celery(
     """An application without tasks.
 
     Args:
+        broker_url: that of a Redis has a form of `services.redis_servers`; other brokers have Kombu's forms.
         prefix: begins every key in Redis, so that several installations can share it.
         consumes: the queue from which it takes messages, if any.
         visibility_timeout_s: seconds after which a dead consumer's message is given to another one. It must
@@ -53,10 +57,16 @@ def create_celery(
             consumer at once.)
 
     Raises:
-        ConfigurationError: there is a prefix, but the broker is not Redis.
+        ConfigurationError: the URL is malformed, or there is a prefix, but the broker is not Redis.
     """
-    app = Celery(name, broker=broker_url, set_as_current=False)
+    scheme = urlsplit(broker_url).scheme
+    settings: dict[str, Any] = {"broker_url": broker_url}
+    if scheme in (*SCHEMES, "sentinel"):  # Kombu's form for sentinels lacks their name for the master
+        servers = RedisServers.of(broker_url, "KBQA_BROKER_URL or KBQA_REDIS_URL")
+        settings = servers.celery_settings(timeout_s=_CONNECT_TIMEOUT_S)
+    app = Celery(name, broker=settings["broker_url"], set_as_current=False)
     app.conf.update(
+        settings,
         task_serializer="json",
         accept_content=["json"],
         task_ignore_result=True,
@@ -74,7 +84,7 @@ def create_celery(
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
         broker_pool_limit=SENDING_CONNECTIONS,
     )
-    is_redis = urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss")
+    is_redis = scheme.partition("+")[0] in ("redis", "rediss")
     if prefix and not is_redis:
         raise ConfigurationError(
             "KBQA_QUEUE_PREFIX: only Redis knows prefixes; name a virtual host in KBQA_BROKER_URL instead"
@@ -88,8 +98,10 @@ def create_celery(
             # credit for good when an acknowledgement fails; after the last one it would never read again.
             worker_prefetch_multiplier=0,
             broker_transport_options={
+                **settings.get("broker_transport_options", {}),
                 "visibility_timeout": visibility_timeout_s,
                 "socket_connect_timeout": _CONNECT_TIMEOUT_S,
+                "socket_timeout": _ANSWER_TIMEOUT_S,
                 "socket_keepalive": True,
                 "global_keyprefix": prefix,
                 # Embed JSON in JSON: base64 would make every message a third larger.
@@ -133,7 +145,7 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
         except (OperationalError, OSError) as error:
             if time.monotonic() > deadline:
                 raise QueueUnavailableError(
-                    f"no message broker answers at {_without_password(app.conf.broker_url)} ({error}): "
+                    f"no message broker answers at {_address(app)} ({explain(error)}): "
                     "start Redis, or set KBQA_BROKER_URL or KBQA_REDIS_URL to another broker"
                 ) from error
         time.sleep(_POLL_S)
@@ -181,7 +193,7 @@ def connected(app: Celery, *, alone: bool = False) -> Iterator[Connection]:
                 raise OperationalError(str(error)) from error
     except (OperationalError, OSError) as error:
         raise QueueUnavailableError(
-            f"the broker at {_without_password(app.conf.broker_url)} refuses or does not answer ({error})"
+            f"the broker at {_address(app)} refuses or does not answer ({explain(error)})"
         ) from error
 
 
@@ -203,6 +215,10 @@ def clock_offset_s(app: Celery) -> float | None:
             return None
         seconds, microseconds = client.time()
         return time.time() - (seconds + microseconds / 1e6)
+
+
+def _address(app: Celery) -> str:
+    return ", ".join(map(_without_password, app.conf.broker_url.split(";")))  # as Kombu separates sentinels
 
 
 def _without_password(url: str) -> str:

@@ -14,18 +14,17 @@ import asyncio
 import logging
 import math
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from limits import RateLimitItem, parse_many
 from limits.aio.storage import MemoryStorage, RedisStorage, Storage
 from limits.aio.strategies import MovingWindowRateLimiter, RateLimiter, SlidingWindowCounterRateLimiter
 from prometheus_client import Counter
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from kbqa.errors import ConfigurationError
 from services.access.errors import CountsUnavailableError
+from services.redis_servers import RedisServers, explain
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,11 @@ class Counts:
         without_redis: Literal["local", "refuse"] = "local",
         timeout_s: float = 0.5,
     ) -> None:
-        self._shared = _redis(redis_url, timeout_s) if redis_url is not None else None
+        self._client: Redis | None = None
+        self._shared: _Windows | None = None
+        if redis_url is not None:
+            self._client = RedisServers.of(redis_url, "KBQA_REDIS_URL").async_client(timeout_s=timeout_s)
+            self._shared = _shared(self._client)
         self._own = _Windows(MemoryStorage())
         self._refuse, self._timeout_s = without_redis == "refuse", timeout_s
         self._paused_until = 0.0
@@ -87,16 +90,14 @@ class Counts:
                 if self._failures is not None:
                     self._failures.labels("counts").inc()
                 self._paused_until = time.monotonic() + _PAUSE_S
-                logger.error(
-                    "Redis cannot count requests", extra={"error": str(error) or type(error).__name__}
-                )
+                logger.error("Redis cannot count requests", extra={"error": explain(error)})
         if self._shared is not None and self._refuse:
             raise CountsUnavailableError
         return await _take(self._own, limit, purpose, caller)
 
     async def close(self) -> None:
-        if self._shared is not None:
-            await _client_of(self._shared.storage).aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
 
 class _Windows:
@@ -128,23 +129,11 @@ async def _wait_s(windows: _Windows, item: RateLimitItem, *who: str) -> float:
     return max(1.0, math.ceil(stats.reset_time - time.time()))
 
 
-def _redis(url: str, timeout_s: float) -> _Windows:
-    if not url.startswith(("redis://", "rediss://")):
-        raise ConfigurationError("KBQA_REDIS_URL is not a Redis URL: write redis://HOST:PORT/0")
-    try:
-        storage = RedisStorage(
-            f"async+{url}",
-            implementation="redispy",
-            key_prefix="kbqa:counts",
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type]  # passed on to redis unchanged
-        )
-    except ValueError as error:
-        raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+def _shared(client: Redis) -> _Windows:
+    storage = RedisStorage(
+        "async+redis://",  # where Redis is, its pool of connections says
+        implementation="redispy",
+        key_prefix="kbqa:counts",
+        connection_pool=client.connection_pool,  # type: ignore[arg-type]  # passed on to redis unchanged
+    )
     return _Windows(storage)
-
-
-def _client_of(storage: Storage) -> Any:
-    assert isinstance(storage, RedisStorage)
-    return storage.bridge.storage  # type: ignore[attr-defined]

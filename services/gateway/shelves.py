@@ -9,15 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
 from cachetools import TLRUCache
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from kbqa.errors import ConfigurationError
 from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
+from services.redis_servers import RedisServers, explain
 
 _LARGEST = 4 * 2**20  # bytes of a value
 _ENTRY = 1024  # bytes that a value takes besides itself: its name, in several places
@@ -203,14 +199,9 @@ class RedisShelf:
     ) -> None:
         self._prefix, self._most, self._room = prefix, most, room
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
+        servers = RedisServers.of(url, "KBQA_REDIS_URL")
         # A pooled connection may belong to a Redis that was replaced: retry once, immediately.
-        retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
-        try:
-            self._redis = Redis.from_url(
-                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=retry
-            )
-        except ValueError as error:
-            raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+        self._redis = servers.async_client(timeout_s=timeout_s, retries=1)
         self._put = self._redis.register_script(_PUT)
 
     async def get(self, key: str) -> bytes | None:
@@ -262,4 +253,4 @@ class RedisShelf:
 
     def _unavailable(self, error: Exception) -> ShelfUnavailableError:
         self._failures.inc()
-        return ShelfUnavailableError(str(error) or type(error).__name__)
+        return ShelfUnavailableError(explain(error))

@@ -18,12 +18,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from cachetools import TTLCache
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
-from kbqa.errors import ConfigurationError
 from kbqa.telemetry.metrics import Metrics
+from services.redis_servers import RedisServers, explain
 
 logger = logging.getLogger(__name__)
 
@@ -144,15 +141,7 @@ class _RedisTier:
     def __init__(self, url: str, ttl_s: int, timeout_s: float) -> None:
         self._ttl_s, self._timeout_s = ttl_s, timeout_s
         self._reads_again_at = self._writes_again_at = 0.0
-        try:
-            self._redis = Redis.from_url(
-                url,
-                socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
-                retry=Retry(NoBackoff(), 0),
-            )
-        except ValueError as error:
-            raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+        self._redis = RedisServers.of(url, "KBQA_REDIS_URL").async_client(timeout_s=timeout_s)
         self._runner: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
 
     def open(self) -> None:
@@ -209,7 +198,7 @@ class _RedisTier:
         return asyncio.run_coroutine_threadsafe(asked(), self._runner[0]).result()
 
     def _pause(self, error: Exception) -> float:
-        logger.warning("the Redis cache failed", extra={"error": str(error), "pause_s": _PAUSE_S})
+        logger.warning("the Redis cache failed", extra={"error": explain(error), "pause_s": _PAUSE_S})
         return time.monotonic() + _PAUSE_S
 
 

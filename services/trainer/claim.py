@@ -19,6 +19,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from kbqa.errors import QueueUnavailableError, RunConflictError
+from services.redis_servers import SCHEMES, RedisServers, explain
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +49,11 @@ class QueueClaim:
     def __init__(
         self, broker_url: str, prefix: str, lost: Callable[[str], None], *, renewed_s: float = _RENEWED_S
     ) -> None:
-        is_redis = urlsplit(broker_url).scheme in ("redis", "rediss")
-        self._redis = (
-            Redis.from_url(broker_url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
-            if is_redis
-            else None
-        )
+        self._redis = None
+        if urlsplit(broker_url).scheme in SCHEMES:
+            servers = RedisServers.of(broker_url, "KBQA_BROKER_URL or KBQA_REDIS_URL")
+            # A pooled connection may belong to a Redis that was replaced: retry once, immediately.
+            self._redis = servers.client(timeout_s=_TIMEOUT_S, retries=1)
         self._name, self._lost, self._renewed_s = f"{prefix}{_KEY}", lost, renewed_s
         self._ending = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -89,7 +89,7 @@ class QueueClaim:
         try:
             self._redis.eval(_RELEASE, 1, self._name, "".join(self._claim))
         except (RedisError, OSError) as error:  # it expires
-            logger.warning("the queues cannot be released", extra={"reason": str(error)})
+            logger.warning("the queues cannot be released", extra={"reason": explain(error)})
 
     def _renew(self, client: Redis) -> None:
         while not self._ending.wait(self._renewed_s):
@@ -107,7 +107,7 @@ class QueueClaim:
         try:
             held = client.eval(_TAKE, 1, self._name, *self._claim, str(int(_VALID_S * 1000)))
         except (RedisError, OSError) as error:
-            raise QueueUnavailableError(f"the queues cannot be claimed ({error})") from error
+            raise QueueUnavailableError(f"the queues cannot be claimed ({explain(error)})") from error
         if not isinstance(held, bytes):
             return None
         other = held.decode(errors="replace").partition(" ")[2]
