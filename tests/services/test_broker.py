@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -60,3 +61,15 @@ def test_every_message_of_every_thread_arrives(broker):
     send_at_once(app, 32)
     with connected(app) as connection:
         assert app.amqp.queues["notes"](connection.default_channel).queue_declare().message_count == 96
+
+
+def test_connections_are_kept_alive_so_that_a_vanished_machine_is_noticed(broker):
+    with connected(create_celery("test", broker.url)) as connection:
+        client = connection.default_channel.client
+        opened = client.connection_pool.get_connection()
+        options = [
+            opened._sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        ]
+        client.connection_pool.release(opened)
+    assert options == [10, 5, 3]
