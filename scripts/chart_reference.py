@@ -46,8 +46,8 @@ _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 _AMOUNTS = {"type": "object", "additionalProperties": {"type": ["string", "integer", "number"]}}
 _OBJECTS = {"type": "array", "items": {"type": "object"}}
 _DESTINATIONS = (
-    "hub", "bucket", "judge", "encoder", "endpoint", "graph", "redis", "kgServer", "vllm", "chat", "tracker",
-    "traces", "proxy",
+    "hub", "bucket", "judge", "encoder", "endpoint", "graph", "redis", "sentinels", "kgServer", "vllm",
+    "chat", "tracker", "traces", "proxy",
 )  # fmt: skip
 _COMPONENTS = ("kgServer", "rolloutWorker", "trainer", "gateway", "jobs")
 
@@ -135,6 +135,10 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("networkPolicy.destinations", _objects_by(_DESTINATIONS)),
     ("networkPolicy.extraEgress", _objects_by(_COMPONENTS)),
     ("externalRedis.address", {"type": "string", "pattern": "^([^:/]+:[0-9]+)?$"}),
+    (
+        "externalRedis.sentinels.addresses",
+        {"type": "array", "items": {"type": "string", "pattern": "^[^:/]+:[0-9]+$"}},
+    ),
     ("podUser", _one_of("auto", "fixed", "assigned")),
     ("progressDeadlineSeconds", {"type": "integer", "minimum": 60}),
     ("tracing.sampled", {"type": "number", "minimum": 0, "maximum": 1}),

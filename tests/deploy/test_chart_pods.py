@@ -215,6 +215,19 @@ def test_keda_uses_tls_and_the_password_where_redis_does(chart):
     assert {trigger["metadata"]["enableTLS"] for trigger in scaled["spec"]["triggers"]} == {"false"}
 
 
+def test_keda_asks_the_sentinels_where_the_master_is(chart):
+    sentinels = {"addresses": ["a.data.svc:26379", "b.data.svc:26379"], "master": "films"}
+    objects = chart("external-redis", externalRedis={"sentinels": {**sentinels, "passwordKey": "sentinels"}})
+    [scaled] = of_kind(objects, "ScaledObject")
+    assert {trigger["type"] for trigger in scaled["spec"]["triggers"]} == {"redis-sentinel"}
+    asked = scaled["spec"]["triggers"][0]["metadata"]
+    assert (asked["addresses"], asked["sentinelMaster"]) == ("a.data.svc:26379,b.data.svc:26379", "films")
+    assert "address" not in asked
+    [known] = of_kind(objects, "TriggerAuthentication")
+    keys = {one["parameter"]: one["key"] for one in known["spec"]["secretTargetRef"]}
+    assert keys == {"password": "password", "sentinelPassword": "sentinels"}
+
+
 def taken_key(queue):
     """Where kombu keeps messages that consumers have taken from a queue."""
     options = create_celery("worker", "redis://127.0.0.1:1/0", consumes=queue).conf.broker_transport_options

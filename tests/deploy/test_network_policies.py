@@ -157,3 +157,12 @@ def test_the_queues_are_reached_only_by_those_who_use_them(chart):
     assert {name for name in parts if allowed(inside, name, "redis", 6379)} == users
     reaching = {name for name in parts if any(port == 6380 for _, port in reached(outside, name))}
     assert reaching == users
+
+
+def test_sentinels_are_reached_by_those_who_use_the_queues(chart):
+    sentinels = {"addresses": ["a.data.svc:26379", "10.1.2.3:26380"], "master": "films"}
+    objects = chart("external-redis", externalRedis={"sentinels": sentinels})
+    parts = {"rollout-worker", "trainer", "gateway", "kg-server", "jobs"}
+    for wanted in (26379, 26380, 6380):
+        reaching = {name for name in parts if any(port == wanted for _, port in reached(objects, name))}
+        assert reaching == {"rollout-worker", "trainer", "gateway"}

@@ -44,6 +44,7 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"kgServer": {"externalUrl": "http://kg:8001"}}, "set one of them"),
         ({"redis": {"enabled": False}}, "externalRedis.existingSecret"),
         ({"externalRedis": {"existingSecret": "redis"}}, "set one of them"),
+        ({"externalRedis": {"sentinels": {"master": "films"}}}, "addresses and master belong together"),
         ({"policyStore": {"type": "s3"}}, "policyStore.s3.url"),
         ({"model": {"offline": True}}, "model.persistence.existingClaim"),
         ({"trainer": {"autoStart": {"recipe": "kg-r1-chooser"}}}, "set model.name"),

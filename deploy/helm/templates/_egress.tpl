@@ -1,6 +1,6 @@
 {{/* What is outside of the release, as the network policies name it. */}}
 
-{{/* Destinations by name: URL, and who needs them. Only those that the values use. */}}
+{{/* Destinations by name: URL, or several with spaces between, and who needs them. Only those that the values use. */}}
 {{- define "kbqa.destinations" -}}
 {{- $v := .Values -}}
 {{- $sidecar := "sidecar" -}}
@@ -25,6 +25,7 @@
       "chat" (dict "url" (dig "CHAT_URL" "" $v.gateway.settings) "from" (list "gateway"))
       "tracker" (dict "url" (ternary "https://api.wandb.ai" "" (contains "wandb" (dig "SINKS" "" $v.trainer.settings))) "from" (list "trainer"))
       "redis" (dict "url" (ternary (printf "redis://%s" $v.externalRedis.address) "" (not (empty $v.externalRedis.address))) "from" $queues)
+      "sentinels" (dict "url" (ternary "" (printf "redis://%s" (join " redis://" $v.externalRedis.sentinels.addresses)) (empty $v.externalRedis.sentinels.addresses)) "from" $queues)
       "traces" (dict "url" $v.tracing.url "from" $services)
       "proxy" (dict "url" ($v.proxy.https | default $v.proxy.http) "from" (append $services "jobs")) -}}
 {{- range $name, $one := $all }}{{ if not $one.url }}{{ $_ := unset $all $name }}{{ end }}{{ end -}}
