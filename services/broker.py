@@ -38,8 +38,8 @@ _CONNECT_TIMEOUT_S = 3.0
 _ANSWER_TIMEOUT_S = 10.0  # of Redis, which answers in milliseconds; a machine that vanished never does
 _POLL_S = 0.2
 
-# The kernel then notices after 25 s, not after two hours, that the machine at the other end has vanished.
-_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+# The kernel then notices after 20 s, not after two hours, that the machine at the other end has vanished.
+_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 def create_celery(

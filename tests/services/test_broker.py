@@ -72,4 +72,4 @@ def test_connections_are_kept_alive_so_that_a_vanished_machine_is_noticed(broker
             for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
         ]
         client.connection_pool.release(opened)
-    assert options == [10, 5, 3]
+    assert options == [5, 5, 3]
