@@ -8,8 +8,8 @@ lease (`kbqa.runs.lease`) decides between these two. Only Redis knows claims; wi
 needs a virtual host of its own.
 
 A Redis that fails over to a replica may have forgotten a claim, because replication is asynchronous. Whoever
-held it claims again at its next renewal, or is told then that another home was faster. Until then, replies may
-become dead letters, which the trainers ask for again; no run depends on the claim.
+held it claims again at its next renewal, or is told then that another home was faster. Until then, replies
+may become dead letters, which the trainers ask for again; no run depends on the claim.
 """
 
 from __future__ import annotations
