@@ -31,8 +31,9 @@ class Sentinels:
     """
 
     def __init__(self, directory: Path) -> None:
-        first = Broker()
-        second = Broker(None, "--replicaof", "127.0.0.1", str(first.port))
+        kept = ("--dir", str(directory))  # replication passes through a file there
+        first = Broker(None, *kept)
+        second = Broker(None, *kept, "--replicaof", "127.0.0.1", str(first.port))
         self.servers = [first, second]
         with redis.Redis(port=second.port) as replica:
             wait_until(lambda: answers(replica) and replica.info("replication")["master_link_status"] == "up")
