@@ -23,6 +23,7 @@ from redis import Redis
 
 from kbqa.errors import ConfigurationError, QueueUnavailableError
 from services.redis_servers import SCHEMES, RedisServers, explain
+from services.settings import without_password
 
 ATTEMPT_HEADER = "kbqa_attempt"
 """Header of a message that was sent again: the number of this attempt, from 2 on."""
@@ -227,12 +228,4 @@ def clock_offset_s(app: Celery) -> float | None:
 
 
 def _address(app: Celery) -> str:
-    return ", ".join(map(_without_password, app.conf.broker_url.split(";")))  # as Kombu separates sentinels
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username or ''}:***@{host}").geturl()
+    return ", ".join(map(without_password, app.conf.broker_url.split(";")))  # as Kombu separates sentinels

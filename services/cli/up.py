@@ -11,7 +11,7 @@ import typer
 from services.cli.options import DEFAULT_HOME, Home
 from services.cli.programs import USUAL_PORTS, has_policy
 from services.cli.supervisor import Stack
-from services.settings import SERVICES
+from services.settings import SERVICES, without_password
 
 _WITHOUT_TRAINING = ("kg_server", "gateway")
 
@@ -89,7 +89,7 @@ def _describe(stack: Stack) -> None:
     for service, url in stack.urls.items():
         typer.echo(f"{service:<15} {url}")
     if stack.redis_url is not None:
-        typer.echo(f"{'redis':<15} {stack.redis_url}")
+        typer.echo(f"{'redis':<15} {without_password(stack.redis_url)}")
     if stack.service_key_path is not None:
         typer.echo(
             f"{'key':<15} {stack.service_key_path}: kg_server and trainer require it (other commands read it "

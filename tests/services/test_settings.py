@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from kbqa.errors import ConfigurationError
-from services.settings import ServiceSettings
+from services.settings import ServiceSettings, without_password
 
 
 class ToySettings(ServiceSettings):
@@ -68,3 +68,19 @@ def test_settings_of_other_services_are_left_to_them(environment):
 def test_an_unknown_argument_is_named(environment):
     with pytest.raises(ConfigurationError, match="depht: Extra inputs are not permitted"):
         ToySettings.load(depht=4)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("rediss://:s3cret@host:6379/0", "rediss://:***@host:6379/0"),
+        ("amqp://ann:s3cret@host/one", "amqp://ann:***@host/one"),
+        (
+            "redis+sentinel://ann:s3cret@a:1,b:2/main?db=1&sentinel_password=s3cret&ssl_password=s3cret",
+            "redis+sentinel://ann:***@a:1,b:2/main?db=1&sentinel_password=***&ssl_password=***",
+        ),
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url, shown):
+    assert without_password(url) == shown
