@@ -216,8 +216,13 @@ def test_keda_uses_tls_and_the_password_where_redis_does(chart):
 
 
 def test_keda_asks_the_sentinels_where_the_master_is(chart):
-    sentinels = {"addresses": ["a.data.svc:26379", "b.data.svc:26379"], "master": "films"}
-    objects = chart("external-redis", externalRedis={"sentinels": {**sentinels, "passwordKey": "sentinels"}})
+    sentinels = {
+        "addresses": ["a.data.svc:26379", "b.data.svc:26379"],
+        "master": "films",
+        "servers": ["redis.data.svc:6379"],
+        "passwordKey": "sentinels",
+    }
+    objects = chart("external-redis", externalRedis={"address": "", "sentinels": sentinels})
     [scaled] = of_kind(objects, "ScaledObject")
     assert {trigger["type"] for trigger in scaled["spec"]["triggers"]} == {"redis-sentinel"}
     asked = scaled["spec"]["triggers"][0]["metadata"]

@@ -160,8 +160,14 @@ def test_the_queues_are_reached_only_by_those_who_use_them(chart):
 
 
 def test_sentinels_are_reached_by_those_who_use_the_queues(chart):
-    sentinels = {"addresses": ["a.data.svc:26379", "10.1.2.3:26380"], "master": "films"}
-    objects = chart("external-redis", externalRedis={"sentinels": sentinels})
+    sentinels = {
+        "addresses": ["a.data.svc:26379", "10.1.2.3:26380"],
+        "master": "films",
+        "servers": ["10.1.2.4:6380", "10.1.2.5:6380"],
+    }
+    objects = chart("external-redis", externalRedis={"address": "", "sentinels": sentinels})
+    servers = [peer for peer, port in reached(objects, "trainer") if port == 6380]
+    assert [peer["ipBlock"]["cidr"] for peer in servers] == ["10.1.2.4/32", "10.1.2.5/32"]
     parts = {"rollout-worker", "trainer", "gateway", "kg-server", "jobs"}
     for wanted in (26379, 26380, 6380):
         reaching = {name for name in parts if any(port == wanted for _, port in reached(objects, name))}

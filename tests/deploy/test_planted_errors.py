@@ -44,7 +44,19 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"kgServer": {"externalUrl": "http://kg:8001"}}, "set one of them"),
         ({"redis": {"enabled": False}}, "externalRedis.existingSecret"),
         ({"externalRedis": {"existingSecret": "redis"}}, "set one of them"),
-        ({"externalRedis": {"sentinels": {"master": "films"}}}, "addresses and master belong together"),
+        (
+            {"externalRedis": {"sentinels": {"master": "films", "addresses": ["a:1"]}}},
+            "addresses, master and servers belong together",
+        ),
+        (
+            {
+                "externalRedis": {
+                    "address": "b:1",
+                    "sentinels": {"master": "films", "addresses": ["a:1"], "servers": ["b:1"]},
+                }
+            },
+            "none in externalRedis.address",
+        ),
         ({"policyStore": {"type": "s3"}}, "policyStore.s3.url"),
         ({"model": {"offline": True}}, "model.persistence.existingClaim"),
         ({"trainer": {"autoStart": {"recipe": "kg-r1-chooser"}}}, "set model.name"),

@@ -24,8 +24,8 @@
       "vllm" (dict "url" $v.gateway.vllmUrl "from" (list "gateway"))
       "chat" (dict "url" (dig "CHAT_URL" "" $v.gateway.settings) "from" (list "gateway"))
       "tracker" (dict "url" (ternary "https://api.wandb.ai" "" (contains "wandb" (dig "SINKS" "" $v.trainer.settings))) "from" (list "trainer"))
-      "redis" (dict "url" (ternary (printf "redis://%s" $v.externalRedis.address) "" (not (empty $v.externalRedis.address))) "from" $queues)
-      "sentinels" (dict "url" (ternary "" (printf "redis://%s" (join " redis://" $v.externalRedis.sentinels.addresses)) (empty $v.externalRedis.sentinels.addresses)) "from" $queues)
+      "redis" (dict "url" (include "kbqa.redisUrls" ($v.externalRedis.sentinels.servers | default (compact (list $v.externalRedis.address)))) "from" $queues)
+      "sentinels" (dict "url" (include "kbqa.redisUrls" $v.externalRedis.sentinels.addresses) "from" $queues)
       "traces" (dict "url" $v.tracing.url "from" $services)
       "proxy" (dict "url" ($v.proxy.https | default $v.proxy.http) "from" (append $services "jobs")) -}}
 {{- range $name, $one := $all }}{{ if not $one.url }}{{ $_ := unset $all $name }}{{ end }}{{ end -}}
@@ -50,6 +50,11 @@
     {{- include "kbqa.publicAddresses" $ | nindent 4 }}
     {{- end }}
   ports: [{port: {{ include "kbqa.portOf" (index . 2) }}, protocol: TCP}]
+{{- end }}
+
+{{/* Addresses (HOST:PORT) as URLs with spaces between; nothing for none. */}}
+{{- define "kbqa.redisUrls" -}}
+{{- range $n, $address := . }}{{ if $n }} {{ end }}redis://{{ $address }}{{ end -}}
 {{- end }}
 
 {{/* Every address but those of networkPolicy.closed. */}}
