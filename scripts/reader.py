@@ -1,9 +1,9 @@
 """Trains the policy that kbqa ships, and puts it into the package.
 
 The run is that of `kbqa train --dataset worlds --recipe reader`, in var/reader. It is resumed if it was
-interrupted. Then it is set how much similarities count in the policy's head, and its confidence is calibrated
-on the validation questions of the worlds. Its adapter is stored in half precision in kbqa/policies/reader,
-its digest in kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
+interrupted. Then some weights of the policy's head are set by hand, and its confidence is calibrated on the
+validation questions of the worlds. Its adapter is stored in half precision in kbqa/policies/reader, its
+digest in kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ KNOWN = ROOT / "kbqa" / "bases" / "known.py"
 WEIGHTS = "adapter_model.safetensors"
 DATASET = "worlds"
 SEED = 1
-# How much similarities count in the logit of an option, see `AttentiveHead.direct`. They count more than in
-# training, since a head learns more about worlds than holds on real graphs; chosen on questions of
-# PathQuestion and MetaQA, from which the reader does not learn (docs/measurements/reader.md).
-DIRECT = (1.5, 5.0, 5.0)
 # A relation that is missing is read like one that is there, and two relations like one, so nothing has to be
 # learned of them. Readers that were trained with the former were worse (docs/measurements/reader.md).
 TRAINED_WITH = {"protocol.list_missing": False, "protocol.pass_nameless": False}
-DIRECT_NAME = "base_model.model.head.direct"
+# What is set in the head, see `AttentiveHead`: how much similarities count in the logit of an option, and
+# what an option loses that follows a relation backwards. Similarities count more than in training, since a
+# head learns more about worlds than holds on real graphs. Both were chosen on questions of PathQuestion and
+# MetaQA, from which the reader does not learn (docs/measurements/reader.md).
+SET = {"direct": (1.5, 5.0, 5.0), "backwards": 2.0}
+HEAD = "base_model.model.head."
 NEEDED = (
     WEIGHTS,
     "adapter_config.json",
@@ -107,13 +108,14 @@ def tell(directory: RunDirectory, over: threading.Event) -> None:
 
 
 def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
-    """The version with `DIRECT`, in half precision."""
+    """The version with what is `SET`, in half precision."""
     manifest, recipe = trained.manifest, load_recipe(READER)
 
     def write(into: Path) -> None:
         for name in manifest.files.keys() & set(NEEDED):
             shutil.copyfile(trained.path / name, into / name)
-        weights = load_file(trained.path / WEIGHTS) | {DIRECT_NAME: torch.tensor(DIRECT)}
+        weights = load_file(trained.path / WEIGHTS)
+        weights |= {HEAD + name: torch.tensor(value) for name, value in SET.items()}
         save_file({name: tensor.to(torch.float16) for name, tensor in weights.items()}, into / WEIGHTS)
 
     aside = home / "shipped"

@@ -73,7 +73,7 @@ class AdaptedModel:
             PolicyMismatchError: as `load`; the model must not be used afterwards.
         """
         updates, scale, whole = _read(adapter)
-        own = dict(self.model.named_parameters())
+        own = dict((*self.model.named_parameters(), *self.model.named_buffers()))
         for name, tensor in whole.items():
             if name not in own or own[name].shape != tensor.shape:
                 raise PolicyIntegrityError(f"{adapter}: {name} does not fit base model {self._base_model}")

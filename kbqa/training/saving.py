@@ -44,8 +44,9 @@ def save_weights(model: Any, directory: Path, precision: Precision = "float32") 
         model.save_pretrained(directory)
         return {}
     if has_adapter(model):
-        trained = {name: p.detach().to(dtype) for name, p in model.named_parameters() if p.requires_grad}
-        model.save_pretrained(directory, state_dict=trained)
+        held = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        held |= {name: buffer for name, buffer in model.named_buffers() if ".modules_to_save." in name}
+        model.save_pretrained(directory, state_dict={name: t.detach().to(dtype) for name, t in held.items()})
         return {}
     config = copy.deepcopy(model.config)
     config.dtype, config.architectures = precision, [type(model).__name__]

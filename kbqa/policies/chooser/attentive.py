@@ -27,6 +27,9 @@ _WIDTH, _HEADS, _LAYERS = 128, 8, 2
 _TURNS, _REACH = 8, 12  # turns, and distances from a topic, that are told apart
 _SHARPNESS = 10.0  # of cosines in attention, and of the last layer
 _ANSWER = 0  # before the kinds, which may become more
+_BACKWARDS = torch.tensor(
+    [0.0, *(float("<inverse>" in tags) for tags in KINDS)]
+)  # by kind; first, the answer
 _TOLD = 6  # similarities of an option that are told; see `_similarities`
 
 
@@ -37,6 +40,9 @@ class AttentiveHead(nn.Module):
         direction: [KINDS, W], added to the words of an option of each kind; as in `RecurrentHead`.
         direct: weights of the first three similarities of an option in its logit. A fresh head ranks
             options by these alone.
+        backwards: what the logit of an option loses if it follows a relation backwards. It is set, not
+            learned: where a graph states a fact in both directions, questions are asked about the one that it
+            is named for, and a generated world states each fact once (ADR 82).
     """
 
     def __init__(self, width: int) -> None:
@@ -51,6 +57,8 @@ class AttentiveHead(nn.Module):
         self.norm, self.out = nn.LayerNorm(_WIDTH), nn.Linear(_WIDTH, 1)
         nn.init.normal_(self.out.weight, std=0.01)
         self.direct = nn.Parameter(torch.tensor([1.5, 2.0, 1.0]))
+        self.backwards: Tensor
+        self.register_buffer("backwards", torch.tensor(0.0))
 
     def forward(self, encoded: Encoded, decisions: Sequence[Decision]) -> Tensor:
         """Logits of the options of each decision, in their order, [B, O]; -inf where there is none."""
@@ -86,6 +94,7 @@ class AttentiveHead(nn.Module):
             read = layer(read, mask, alike, away)
         logits: Tensor = _SHARPNESS * self.out(self.norm(read[:, length + path.shape[1] :]))[..., 0]
         logits = logits + told[..., : len(self.direct)] @ self.direct
+        logits = logits - self.backwards * _BACKWARDS.to(device)[kinds]
         return logits.masked_fill(~offers, float("-inf"))
 
     def _similarities(

@@ -186,9 +186,11 @@ def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights of earlier versions of kbqa as those of this version; weights of this version as they are.
 
     Factors were parameters themselves, and `behind` was called `ahead`, as a tenth; before that, nothing lay
-    behind options. There were fewer kinds of options.
+    behind options. There were fewer kinds of options, and those that go backwards lost nothing.
     """
     found = dict(weights)
+    if "head.direct" in found:
+        found.setdefault("head.backwards", torch.tensor(0.0))
     for name, rows in _KIND_ROWS.items():
         if name in found and (lacking := rows - len(found[name])) > 0:
             found[name] = torch.cat([found[name], found[name].new_zeros(lacking, *found[name].shape[1:])])

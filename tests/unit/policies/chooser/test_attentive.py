@@ -6,18 +6,21 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.chooser.attentive import AttentiveHead
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser
 from kbqa.policies.chooser.encoding import best_behind, nearer
 from kbqa.policies.chooser.model import ATTENTIVE, relations_of
+from kbqa.policies.chooser.reading import KINDS
 from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.form_chooser import FormChoosingProtocol as Forms
 from kbqa.runs.student import Student
 from kbqa.training.adapters import Adapter, add_adapter, merged
 from kbqa.training.small_policy import save_model
+from kbqa.training.tensor_files import trained_parameters
 from tests.unit.encoders import save_encoder
 from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read
 
@@ -124,3 +127,37 @@ def test_an_adapter_of_an_encoder_keeps_its_head(begun, tmp_path):
     found = AdaptedModel.load(tmp_path, str(encoder), None).model
     assert isinstance(found.head, AttentiveHead)
     torch.testing.assert_close(found.head.state_dict(), merged(student.model).head.state_dict())
+
+
+def test_an_option_that_goes_backwards_loses_what_is_set(codec, model):
+    [decision] = read(codec, model, FORMS)
+    kinds = [option.words.kind for option in decision.options]
+    with torch.no_grad():
+        before = model([decision])[0]
+        model.head.backwards.fill_(2.0)
+        lost = before - model([decision])[0]
+    expected = [2.0 if "<inverse>" in KINDS[kind] else 0.0 for kind in kinds]
+    assert 0 < sum(expected) < 2 * len(expected)
+    torch.testing.assert_close(lost, torch.tensor(expected))
+
+
+def test_what_is_set_is_kept_by_versions_and_is_not_trained(begun, tmp_path):
+    *_, encoder = begun
+    student = Student.pretrained(str(encoder), Forms.tags, seed=2, chooser_head=ATTENTIVE)
+    add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), 3, str(encoder))
+    assert not any("backwards" in name for name in trained_parameters(student.model))
+    [name] = [name for name, _ in student.model.named_buffers() if name.endswith("default.backwards")]
+    student.model.get_buffer(name).fill_(2.0)
+    student.save(tmp_path)
+    assert float(AdaptedModel.load(tmp_path, str(encoder), None).model.head.backwards) == 2
+
+
+def test_a_version_in_which_nothing_was_set_loses_nothing(begun, tmp_path):
+    *_, encoder = begun
+    student = Student.pretrained(str(encoder), Forms.tags, seed=2, chooser_head=ATTENTIVE)
+    add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), 3, str(encoder))
+    student.save(tmp_path)
+    file = tmp_path / "adapter_model.safetensors"
+    weights = {name: tensor for name, tensor in load_file(file).items() if not name.endswith("backwards")}
+    save_file(weights, file)
+    assert float(AdaptedModel.load(tmp_path, str(encoder), None).model.head.backwards) == 0
