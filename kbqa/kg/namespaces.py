@@ -51,6 +51,7 @@ _PROPERTY_FORMS = ("wdt", "p", "ps", "pq", "pr", "psv", "psn", "pqv", "pqn", "pr
 _LOCAL = re.compile(r"(?:\w|%[0-9A-Fa-f]{2})(?:[\w.\-]|%[0-9A-Fa-f]{2})*(?<!\.)")
 _NOT_IN_IRI = re.compile(r'[\s<>"{}|\\^`]')
 _PREFIX = re.compile(r"(?:[A-Za-z](?:[\w.\-]*[\w\-])?)?")
+_MACHINE_ID = re.compile(r"[mg]\.[0-9a-z_]+")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 # Schemes of IRIs, which a text with a colon is taken for before a prefixed name.
 _SCHEMES = frozenset({"data", "file", "ftp", "http", "https", "info", "mailto", "nodeID", "tag", "urn"})
@@ -242,6 +243,11 @@ def canonical_id(text: str) -> str:
 def prefixed_name(id_: str) -> str | None:
     """An id of a well-known graph as a query writes it: `ns:m.0abc`, `wdt:P40`; None of any other id."""
     return _ALL_KNOWN.prefixed(_ALL_KNOWN.iri(id_))
+
+
+def is_machine_id(text: str) -> bool:
+    """Whether a text is written like Freebase's ids of entities, `m.02mjmr`, and thus no name."""
+    return _MACHINE_ID.fullmatch(text) is not None
 
 
 def _is_iri(text: str) -> bool:

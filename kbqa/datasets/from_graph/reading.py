@@ -15,7 +15,7 @@ from kbqa.errors import DatasetError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.descriptions import DESCRIPTION_RELATIONS
 from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
-from kbqa.kg.namespaces import local_name
+from kbqa.kg.namespaces import is_machine_id, local_name
 from kbqa.kg.ranking.encoders import words
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import XSD, Literal
@@ -183,7 +183,7 @@ def _names(store: GraphStore, nodes: Sequence[str]) -> dict[str, str]:
     for start in range(0, len(nodes), _NAMED_AT_ONCE):
         for id_, item in store.items(nodes[start : start + _NAMED_AT_ONCE]).items():
             is_name = item.label != item.id or store.entity_term(id_) not in (id_, f"<{id_}>")
-            if is_name and not id_.startswith("_:") and item.label.strip():
+            if is_name and not is_machine_id(item.label) and not id_.startswith("_:") and item.label.strip():
                 names[id_] = item.label
     return names
 

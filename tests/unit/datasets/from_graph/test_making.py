@@ -273,3 +273,11 @@ def test_missing_words_say_what_to_install(named, monkeypatch, tmp_path):
     monkeypatch.setenv("KBQA_WORDNET", str(tmp_path))
     with pytest.raises(DatasetError, match="apt-get install wordnet-base"):
         make_questions(named, "films", 5)
+
+
+def test_nobody_is_asked_about_nodes_that_have_only_an_id() -> None:
+    lexicon_or_skip()
+    facts = [*film_facts(), *((f"Person{n} Smith", "employment", f"m.0{n:03}x") for n in range(12))]
+    facts += [(f"m.0{n:03}x", "employer", f"Company{n % 3}") for n in range(12)]
+    made = make_questions(OxigraphStore.from_triples(facts), "films", 150, seed=2)
+    assert not [one.text for one in made.questions if "m.0" in one.text or "m.0" in " ".join(one.answers)]
