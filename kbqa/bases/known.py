@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "f50793bd73ef719f6f71914f8ca8cadc80d664b9bc9ad2ad5a251f1b9415f023"
+_READER_DIGEST = "c82fdde2b240008feb7042e5624a729e796e1f094ead95762f1d53848d2d1698"
 
 _BASES = (
     KnownBase(
