@@ -1,8 +1,8 @@
 """Trains the policy that kbqa ships, and puts it into the package.
 
 The run is that of `kbqa train --dataset worlds --recipe reader`, in var/reader. It is resumed if it was
-interrupted. Then some weights of the policy's head are set by hand, and its confidence is calibrated on
-validation questions of worlds. Its adapter is stored in half precision in kbqa/policies/reader, its
+interrupted. Then some weights of the policy's head are set by hand, and its confidence is calibrated on the
+validation questions of the worlds. Its adapter is stored in half precision in kbqa/policies/reader, its
 digest in kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
 """
 
@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 
 from kbqa.confidence import Calibration
 from kbqa.datasets.catalog import load_dataset
-from kbqa.datasets.world.many import is_invented
 from kbqa.errors import RunNotFoundError
 from kbqa.evaluation import evaluate
 from kbqa.kg.catalog import GraphCatalog
@@ -136,13 +135,9 @@ def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None)
 
 
 def calibrate(home: Path, version: PolicyVersion) -> Calibration | None:
-    """Fit how sure a version is on validation questions of worlds, as far as people could ask them.
-
-    In invented schemas relations are random words, and a reader is less often right than on real graphs.
-    """
+    """Fit how sure a version is on the validation questions of the worlds."""
     candidate = open_candidate(str(version.path), home, None, recipe=None, baseline=None)
-    validation = load_dataset(DATASET, SEED).splits.validation
-    questions = [question for question in validation if not is_invented(question.kg)]
+    questions = load_dataset(DATASET, SEED).splits.validation
     with closing(GraphCatalog(home)) as graphs, closing(candidate):
         tools = local_tools(graphs, home)
         player, temperature = candidate.play(tools, 0)

@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "c82fdde2b240008feb7042e5624a729e796e1f094ead95762f1d53848d2d1698"
+_READER_DIGEST = "b073887a85f2f3ece689a4dc01ef39fc76fba48d956c64872e136f8fcfaf552f"
 
 _BASES = (
     KnownBase(
