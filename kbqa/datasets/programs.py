@@ -26,13 +26,14 @@ from kbqa.logical_forms.algebra import (
     Expression,
     Join,
     Literal,
+    Relation,
     Superlative,
     Timed,
     entities,
 )
 from kbqa.logical_forms.decomposition import CLASS_PREDICATE
 from kbqa.logical_forms.graph_pattern import SelectQuery, Triple, is_entity, is_variable, parse_select
-from kbqa.logical_forms.s_expression import parse_s_expression
+from kbqa.logical_forms.s_expression import parse_s_expression, print_s_expression
 from kbqa.trajectory import Hop
 
 # Endpoints such as Wikidata's declare these prefixes themselves, so that queries omit them.
@@ -130,6 +131,20 @@ def of_program(form: str, sparql: str) -> Gold:
 def path_from(gold: Gold, topics: Sequence[str]) -> tuple[Hop, ...]:
     """The gold path, if it starts at the question's only topic entity; else empty."""
     return gold.path if tuple(topics) == gold.topics[:1] and len(gold.topics) == 1 else ()
+
+
+def chain_form(topic: str, path: Sequence[Hop]) -> str:
+    """The S-expression of a chain of relations from an entity.
+
+    >>> chain_form("Heat", [Hop("directed_by"), Hop("directed_by", inverse=True)])
+    '(JOIN directed_by (JOIN (R directed_by) Heat))'
+    """
+    form: Entity | Join = Entity(topic)
+    for hop in path:
+        form = Join(Relation(hop.relation, inverse=not hop.inverse), form)
+    if isinstance(form, Entity):
+        raise ValueError("a path without relations has no form")
+    return print_s_expression(form)
 
 
 def short_id(iri: str) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,8 @@ from rich.console import Console
 from kbqa.answers import em_set
 from kbqa.client.models import AnswerResponse
 from kbqa.datasets import DATASETS, load_dataset
+from kbqa.datasets.examples import write_examples
+from kbqa.datasets.programs import chain_form
 from kbqa.errors import DatasetError, RunError
 from kbqa.recipes import load_recipe
 from kbqa.trajectory import Question
@@ -81,6 +85,7 @@ def demo(
                 raise RunError(f"run {run} ended as {view['state']}: {view['error'] or 'no reason given'}")
             promoted = trainer.post(f"/v1/runs/{run}/promote")["version"]
             _ask(gateway, hard, promoted)
+            _keep_examples(home, questions.test)
             _report(view, home, time.monotonic() - began)
     except KeyboardInterrupt:
         typer.echo("interrupted; all services have been stopped")
@@ -145,6 +150,17 @@ def _wait_for(gateway: Api, question: Question, version: str) -> None:
         if time.monotonic() > deadline:
             raise RunError(f"the gateway has not loaded policy {version}: see its log")
         time.sleep(0.5)
+
+
+def _keep_examples(home: Path, held_out: Sequence[Question]) -> None:
+    """Keep some held-out questions for the gateway's page, which shows them until something is asked."""
+    by_graph = defaultdict[str, list[Question]](list)
+    for question in held_out:
+        if question.path and len(question.topic_entities) == 1 and question.graph is None:
+            form = chain_form(question.topic_entities[0], question.path)
+            by_graph[question.kg].append(replace(question, form=form))
+    for kg, questions in by_graph.items():
+        write_examples(home, kg, questions)
 
 
 def _report(view: dict[str, Any], home: Path, seconds: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kbqa.answers import em_set
 from kbqa.datasets import load_dataset
+from kbqa.datasets.examples import read_examples
 
 ROOT = Path(__file__).parents[3]
 SEED = 1  # README's
@@ -48,3 +49,5 @@ def test_the_demo_learns_and_answers_readmes_question(tmp_path):
     asked, answer = (line.strip() for line in printed.splitlines()[:2])
     assert asked == readme_question()
     assert em_set([answer], gold)
+    examples = [question.text for question in read_examples(tmp_path, "world")]
+    assert len(examples) == 3  # of one, two and three hops

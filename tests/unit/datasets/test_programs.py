@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.datasets.programs import Gold, of_form, of_program, of_query, path_from
+from kbqa.datasets.programs import Gold, chain_form, of_form, of_program, of_query, path_from
 from kbqa.trajectory import Hop
 
 _FB = "PREFIX ns: <http://rdf.freebase.com/ns/> SELECT DISTINCT ?x WHERE {{ {} }}{}"
@@ -94,3 +94,14 @@ def test_the_form_goes_first_and_a_path_begins_at_the_topic():
     chain = freebase("ns:m.0a ns:r ?x .")
     assert path_from(chain, ["m.0a"]) == (Hop("r"),)
     assert path_from(chain, ["m.0b"]) == path_from(chain, ["m.0a", "m.0b"]) == path_from(chain, []) == ()
+
+
+@pytest.mark.parametrize("path", [(Hop("r"),), (Hop("r.s", inverse=True), Hop("t")), (Hop("r"),) * 3])
+def test_the_form_of_a_chain_has_its_path(path):
+    found = of_form(chain_form("Mel Gibson", path))
+    assert (found.topics, found.path) == (("Mel Gibson",), path)
+
+
+def test_a_chain_without_relations_has_no_form():
+    with pytest.raises(ValueError, match="without relations"):
+        chain_form("Heat", ())
