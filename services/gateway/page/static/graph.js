@@ -11,7 +11,7 @@ const SIZES = { entity: 14, way: 12, more: 12 }, PADDING = { entity: 22, way: 14
 const MOST_CHARACTERS = 30; // maximum length of a label in the drawing
 const CORNER = 9; // pixels from a node's left side to its downward edges
 const NARROW = 560; // pixels: a narrower canvas gets the indented layout
-const ZOOM = { least: 0.15, fit: 0.8, most: 2.5 };
+const ZOOM = { least: 0.15, fit: 0.7, most: 2.5 };
 const MOVE_MS = 260;
 const COLOURS = ["text", "muted", "line", "edge", "card", "back", "accent", "soft", "on-accent"];
 
@@ -79,13 +79,14 @@ export function graph(box, { choose }) {
     else node.animate({ position, duration: MOVE_MS, easing: "ease-out-cubic" });
   }
 
-  // Shows the whole box or, if that would be too small to read, its newest part.
+  // Shows the whole box or, if that would be too small to read, its right end, where answers are, and its top.
   function fit({ x1, y1, x2, y2 }) {
     if (x1 > x2) return;
     const pad = 18, narrow = canvas.clientWidth < NARROW, width = canvas.clientWidth - 2 * pad, height = canvas.clientHeight - 2 * pad;
     const zoom = Math.max(ZOOM.fit, Math.min(1, width / (x2 - x1), height / (y2 - y1)));
-    const along = (low, high, room) => (high - low) * zoom <= room ? pad + (room - (high - low) * zoom) / 2 - low * zoom : pad - low * zoom;
-    view({ zoom, pan: { x: narrow ? pad - x1 * zoom : along(x1, x2, width), y: along(y1, y2, height) } });
+    const [wide, high] = [width - (x2 - x1) * zoom, height - (y2 - y1) * zoom]; // what is left of the room
+    const [left, top] = [narrow ? 0 : wide < 0 ? wide : wide / 2, Math.max(high, 0) / 2];
+    view({ zoom, pan: { x: pad + left - x1 * zoom, y: pad + top - y1 * zoom } });
   }
 
   function view({ zoom, pan }) {
