@@ -93,6 +93,11 @@ class Question:
         return (self.answers, *self.variants)
 
     @property
+    def is_made(self) -> bool:
+        """Whether its text was made from a graph, and no person has reworded it."""
+        return self.wording not in ("", "review")
+
+    @property
     def hops(self) -> int:
         """Length of the gold path; 0 if it is unknown."""
         return len(self.path)

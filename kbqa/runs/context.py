@@ -14,6 +14,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from kbqa.bases import READER
 from kbqa.confidence import Calibration
 from kbqa.errors import (
     GraphUnavailableError,
@@ -26,6 +27,7 @@ from kbqa.kg.tools import ListedGraphTools
 from kbqa.policies.probe import Precision, Probe
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.policy_store.manifest import RECIPE_NAME, Kind
+from kbqa.policy_store.shipped import shipped_reader
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
 from kbqa.runs.evaluation import Evaluator, VersionEvaluation
@@ -196,7 +198,8 @@ class Context:
 
         Args:
             step: optimiser steps of reinforcement learning.
-            calibration: how sure its answers are, if that was measured.
+            calibration: how sure its answers are, if that was measured; otherwise, a policy that has begun
+                with the reader is as sure as the reader.
 
         Raises:
             RunError: it cannot be written.
@@ -236,6 +239,8 @@ class Context:
     ) -> PolicyVersion:
         self.fence()
         newest = self.store.newest(self.run)
+        if calibration is None and self.recipe.base_model == READER:
+            calibration = shipped_reader().manifest.calibration
         try:
             return self.store.publish(
                 self.run,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -13,7 +13,7 @@ from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.runs.failures import Triage
 from kbqa.runs.rollouts import RolloutSource
-from kbqa.trajectory import Group, Question, RewardedTrajectory
+from kbqa.trajectory import Group, Question
 from kbqa.wire import RolloutFailure, RolloutRequest
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ class VersionEvaluation:
         means: see `episode_means`; `f1` is among them.
         f1_by_hops: by the length of the gold path.
         f1_by_part: by the part of a mixture; empty if there are not several.
-        calibration: of the version on these questions; None if they are too few.
+        calibration: of the version on these questions; None if they are too few. Those that were made from
+            a graph do not count: a policy that has learned to read made ones is sure of them, and of people's
+            less rightly so.
         groups: of one episode each, in the order of the questions.
     """
 
@@ -137,16 +139,19 @@ class Evaluator:
             means=episode_means(members),
             f1_by_hops=f1_by(groups, hops),
             f1_by_part=f1_by(groups, parts) if len(set(parts.values())) > 1 else {},
-            calibration=_calibration(members),
+            calibration=_calibration(
+                group for question, group in zip(questions, groups, strict=True) if not question.is_made
+            ),
             groups=tuple(groups),
         )
 
 
-def _calibration(members: Sequence[RewardedTrajectory]) -> Calibration | None:
+def _calibration(groups: Iterable[Group]) -> Calibration | None:
     """How the choices of episodes say whether their answers are exactly the gold answers."""
     scored = [
         (choices, is_right(member.components["f1"]))
-        for member in members
+        for group in groups
+        for member in group.members
         if member.trajectory.answers and (choices := choices_of(member.trajectory)) is not None
     ]
     return Calibration.fit([choices for choices, _ in scored], [right for _, right in scored])

@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -25,6 +28,7 @@ from kbqa.policies.probe import Precision
 from kbqa.training.adapters import has_adapter
 
 _WEIGHTS = "model.safetensors"
+_OFFLINE = "HF_HUB_OFFLINE"
 _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
 
 
@@ -41,18 +45,38 @@ def save_weights(model: Any, directory: Path, precision: Precision = "float32") 
     """
     dtype = getattr(torch, precision)
     if isinstance(model, Chooser):
-        model.save_pretrained(directory)
+        with _offline():
+            model.save_pretrained(directory)
         return {}
     if has_adapter(model):
         held = {name: p for name, p in model.named_parameters() if p.requires_grad}
         held |= {name: buffer for name, buffer in model.named_buffers() if ".modules_to_save." in name}
-        model.save_pretrained(directory, state_dict={name: t.detach().to(dtype) for name, t in held.items()})
+        with _offline():
+            model.save_pretrained(
+                directory, state_dict={name: t.detach().to(dtype) for name, t in held.items()}
+            )
         return {}
     config = copy.deepcopy(model.config)
     config.dtype, config.architectures = precision, [type(model).__name__]
     config.save_pretrained(directory)
     model.generation_config.save_pretrained(directory)
     return {_WEIGHTS: write_tensors(directory / _WEIGHTS, file_tensors(model), dtype)}
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Keep peft from asking Hugging Face's hub about an adapter's base model, which it does at each save."""
+    before = os.environ.get(_OFFLINE)
+    os.environ[_OFFLINE] = "1"
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Could not find a config file")  # it warns that it cannot ask
+            yield
+    finally:
+        if before is None:
+            del os.environ[_OFFLINE]
+        else:
+            os.environ[_OFFLINE] = before
 
 
 def file_tensors(model: Any) -> dict[str, Tensor]:

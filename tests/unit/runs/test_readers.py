@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from kbqa.datasets import load_dataset
+from kbqa.datasets.from_graph import write_splits
+from kbqa.datasets.splits import Splits
 from kbqa.errors import RecipeError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.in_process import load_model
+from kbqa.policy_store.shipped import shipped_reader
 from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.export import export
@@ -136,6 +140,25 @@ def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home)
     first, second = (one["kl"] for one in context.directory.records() if one["phase"] == "rl" and "kl" in one)
     assert first == pytest.approx(0.0, abs=1e-6)  # the first step begins with the reader itself
     assert second > 1e-5
+
+
+@pytest.mark.parametrize("wording", ["template", ""])
+def test_made_questions_leave_the_reader_as_sure_as_it_was(home, tmp_path, wording):
+    """A policy is as sure of made questions as it has learned to be, and of people's less rightly so."""
+    asked = load_dataset("world-all", 1).splits.train[:60]
+    splits = Splits((), asked[:20], asked[20:45], asked[45:])
+    made = [[replace(one, wording=wording) for one in part] for part in (splits.train, splits.validation)]
+    write_splits(replace(splits, train=tuple(made[0]), validation=tuple(made[1])), tmp_path / "data" / "made")
+    little = {key: value for key, value in LITTLE.items() if key != "cold_start.graphs"}
+    name = f"from-{wording or 'people'}"
+    recipe = load_recipe("reader-sft", little)
+    directory = Runs(home / "runs").create(recipe, "made", SplitLimits(test=0), 1, name)
+    with closing(GraphCatalog(home)) as catalog:
+        tools = LocalGraphTools(catalog)
+        with open_run(directory, tools, data=tmp_path / "data") as context:
+            train(context)
+    readers = shipped_reader().manifest.calibration
+    assert (version(home, name).manifest.calibration == readers) == (wording == "template")
 
 
 def test_without_a_cold_start_a_run_needs_a_step():

@@ -161,3 +161,14 @@ def test_a_version_in_which_nothing_was_set_loses_nothing(begun, tmp_path):
     weights = {name: tensor for name, tensor in load_file(file).items() if not name.endswith("backwards")}
     save_file(weights, file)
     assert float(AdaptedModel.load(tmp_path, str(encoder), None).model.head.backwards) == 0
+
+
+def test_saving_an_adapter_asks_no_hub(begun, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("peft.utils.other.file_exists", lambda *place, **_: asked.append(place))
+    *_, encoder = begun
+    student = Student.pretrained(str(encoder), Forms.tags, seed=2, chooser_head=ATTENTIVE)
+    add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), 3, "some/model")
+    student.save(tmp_path)
+    assert asked == []
+    assert "some/model" in (tmp_path / "adapter_config.json").read_text()
