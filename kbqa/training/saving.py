@@ -49,12 +49,9 @@ def save_weights(model: Any, directory: Path, precision: Precision = "float32") 
             model.save_pretrained(directory)
         return {}
     if has_adapter(model):
-        held = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        held |= {name: buffer for name, buffer in model.named_buffers() if ".modules_to_save." in name}
+        trained = {name: p.detach().to(dtype) for name, p in model.named_parameters() if p.requires_grad}
         with _offline():
-            model.save_pretrained(
-                directory, state_dict={name: t.detach().to(dtype) for name, t in held.items()}
-            )
+            model.save_pretrained(directory, state_dict=trained)
         return {}
     config = copy.deepcopy(model.config)
     config.dtype, config.architectures = precision, [type(model).__name__]

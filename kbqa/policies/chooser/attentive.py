@@ -27,9 +27,8 @@ _WIDTH, _HEADS, _LAYERS = 128, 8, 2
 _TURNS, _REACH = 8, 12  # turns, and distances from a topic, that are told apart
 _SHARPNESS = 10.0  # of cosines in attention, and of the last layer
 _ANSWER = 0  # before the kinds, which may become more
-_BACKWARDS = torch.tensor(
-    [0.0, *(float("<inverse>" in tags) for tags in KINDS)]
-)  # by kind; first, the answer
+# 1 for the kinds that follow a relation backwards; first, for the answer.
+_BACKWARDS = torch.tensor([0.0, *(float("<inverse>" in tags) for tags in KINDS)])
 _TOLD = 6  # similarities of an option that are told; see `_similarities`
 
 
