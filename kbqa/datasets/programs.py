@@ -138,6 +138,9 @@ def chain_form(topic: str, path: Sequence[Hop]) -> str:
 
     >>> chain_form("Heat", [Hop("directed_by"), Hop("directed_by", inverse=True)])
     '(JOIN directed_by (JOIN (R directed_by) Heat))'
+
+    Raises:
+        ValueError: the path is empty.
     """
     form: Entity | Join = Entity(topic)
     for hop in path:
