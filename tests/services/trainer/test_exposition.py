@@ -154,7 +154,7 @@ def test_a_broker_that_is_away_makes_depths_unknown_at_once():
     depth = registry.get_sample_value("kbqa_queue_messages", {"queue": "rollouts", "state": "waiting"})
     assert math.isnan(depth)
     assert math.isnan(registry.get_sample_value("kbqa_redis_memory_bytes", {"kind": "used"}))
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 20.0
 
 
 def test_every_gauge_reads_a_field_that_a_steps_record_has() -> None:

@@ -184,7 +184,7 @@ def test_kg_server_is_waited_for_but_not_for_ever(make_rollouts, publish, make_r
     reply = make_rollouts("http://127.0.0.1:1").execute(make_request("down", "t1", kg_version="x"))
     assert reply.failure.reason is FailureReason.GRAPH_UNAVAILABLE
     assert "KBQA_KG_SERVER_URL" in reply.failure.detail
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_damaged_version_is_refused_until_a_good_one_comes(make_rollouts, publish, make_request) -> None:
@@ -204,7 +204,7 @@ def test_an_engine_that_failed_is_built_anew(make_rollouts, publish, make_reques
     publish("failed", 1)
     rollouts = make_rollouts()
     rollouts.execute(make_request("failed", "t1"))
-    with engine.lease("failed", 1, wait_s=1) as held:
+    with engine.lease("failed", 1, wait_s=60) as held:
         held.hosted.close()
     assert rollouts.execute(make_request("failed", "t2")).group is not None
     assert loads(metrics, "build") == 2
@@ -216,20 +216,20 @@ def test_two_runs_never_share_the_engine(engine, publish) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def use_one() -> None:
-        with engine.lease("one", 1, wait_s=1):
+        with engine.lease("one", 1, wait_s=60):
             entered.set()
-            leave.wait(10)
+            assert leave.wait(60)
 
     user = threading.Thread(target=use_one)
     user.start()
-    entered.wait(10)
+    assert entered.wait(60)
     with pytest.raises(NoPolicyError, match="busy with another run"), engine.lease("two", 1, wait_s=0.2):
         pass
-    with engine.lease("one", 1, wait_s=0.2) as held:  # its own run may
+    with engine.lease("one", 1, wait_s=60) as held:  # its own run may
         assert held.version.run == "one"
     leave.set()
     user.join()
-    with engine.lease("two", 1, wait_s=1) as held:
+    with engine.lease("two", 1, wait_s=60) as held:
         assert held.version.run == "two"
 
 
