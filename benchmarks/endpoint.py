@@ -16,9 +16,9 @@ import pyoxigraph as ox
 
 from kbqa.datasets.world import generate_world
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.embedded.oxigraph import named_quad
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.loading.facts import named_quad
 from kbqa.kg.naming import entity_iri, relation_iri
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphStore

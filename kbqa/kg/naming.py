@@ -17,6 +17,7 @@ RELATION_NAMESPACE = "urn:kbqa:r:"
 
 # Most names match this; replacing spaces is then enough, and takes a quarter of the time.
 _PLAIN = re.compile(r"[A-Za-z0-9_.~ -]*")
+_PLAIN_LINES, _NOT_PLAIN = re.compile(r"[A-Za-z0-9_.~ \n-]*"), re.compile(r"[^A-Za-z0-9_.~ \n-]+")
 
 
 def entity_iri(name: str) -> str:
@@ -31,6 +32,13 @@ def name_of(iri: str) -> str:
     """The name from which `entity_iri` or `relation_iri` made `iri`."""
     encoded = iri[len(ENTITY_NAMESPACE) :].replace("%20", " ")
     return unquote(encoded) if "%" in encoded else encoded
+
+
+def encoded_lines(names: str) -> str:
+    """Names without line breaks, one a line, percent-encoded as in IRIs."""
+    if not _PLAIN_LINES.fullmatch(names):
+        names = _NOT_PLAIN.sub(lambda found: quote(found[0], safe=""), names)
+    return names.replace(" ", "%20")
 
 
 def _encoded(name: str) -> str:

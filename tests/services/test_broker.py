@@ -17,9 +17,14 @@ from tests.services.queues import Broker, answers, wait_until
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     broker = Broker()
-    wait_until(lambda: answers(redis.Redis(port=broker.port)))
+    wait_until(lambda: is_up(broker))
     yield broker
     broker.kill()
+
+
+def is_up(broker: Broker) -> bool:
+    with redis.Redis(port=broker.port) as client:  # closed, since the tests count connections
+        return answers(client)
 
 
 def sockets_to(port: int) -> int:
@@ -53,7 +58,7 @@ def test_however_many_threads_send_the_connections_stay_few_also_after_the_broke
         assert sockets_to(broker.port) <= most
         broker.kill()
         broker.start()
-        wait_until(lambda: answers(redis.Redis(port=broker.port)))
+        wait_until(lambda: is_up(broker))
 
 
 def test_every_message_of_every_thread_arrives(broker):

@@ -25,6 +25,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,6 @@ from kbqa.kg.embedded.names import (
 )
 from kbqa.kg.embedded.tables import StringTable, starts_of, write_numbers
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
-from kbqa.kg.naming import name_of
 
 _NUMBER = re.compile(r"\+?(?P<sign>-?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)")
 Numbers = npt.NDArray[np.integer]
@@ -55,8 +55,7 @@ class IndexBuilder:
     Uses twelve bytes of memory per triple, and holds each distinct term once.
 
     Args:
-        named: whether terms are IRIs made from the names in a delimited file; the names are
-            then the ids.
+        named: whether terms are the names in a delimited file; an entity and a relation may share one.
         type_relations: ids of further relations that give an entity's type.
         languages: of names in RDF, the preferred one first.
     """
@@ -81,7 +80,7 @@ class IndexBuilder:
         """Add a triple; if it exists already, only its times are added.
 
         Args:
-            head, relation, tail: IRIs, `_:b` for blank nodes, N-Triples for literals.
+            head, relation, tail: names; in RDF, IRIs, `_:b` for blank nodes, N-Triples for literals.
             times: when the triple holds: points, or `start; end`.
         """
         fact = self._nodes[head], self._relations[relation], self._nodes[tail]
@@ -91,22 +90,27 @@ class IndexBuilder:
         if times:
             self._times.setdefault(fact, set()).update(times)
 
-    def add_label(self, term: str, label: str, preference: int = 0) -> bool:
+    def extend(self, heads: Sequence[str], relations: Sequence[str], tails: Sequence[str]) -> None:
+        """Add triples without times, given as columns of terms."""
+        self._heads.extend(map(self._nodes.__getitem__, heads))
+        self._links.extend(map(self._relations.__getitem__, relations))
+        self._tails.extend(map(self._nodes.__getitem__, tails))
+
+    def add_label(self, term: str, label: str, preference: int = 0) -> tuple[bool, bool]:
         """Add a label of a term; ignored if no triple contains the term.
 
         Args:
             preference: results show the label with the lowest value.
 
         Returns:
-            Whether a triple contains the term.
+            Whether triples contain the term as a node, and as a relation.
         """
-        if term in self._nodes:
+        is_node, is_relation = term in self._nodes, term in self._relations
+        if is_node:
             self._node_labels.add(self._nodes[term], label, preference)
-        elif term in self._relations:
+        elif is_relation:
             self._relation_labels.add(self._relations[term], label, preference)
-        else:
-            return False
-        return True
+        return is_node, is_relation
 
     def write(self, directory: Path) -> int:
         """Write the index into an empty directory. The builder cannot be used afterwards.
@@ -116,12 +120,12 @@ class IndexBuilder:
         """
         if not self._named:
             self._add_further_names()
-        # In RDF a relation may also be a node, and its labels are then stored for the node.
+        # A relation may also be a node, and its labels are then stored for the node.
         for term, number in self._relations.items():
             if term in self._nodes:
                 for label, preference in self._node_labels.of(self._nodes[term]):
                     self._relation_labels.add(number, label, preference)
-        node_ids, relation_ids = self._ids(self._nodes), self._ids(self._relations)
+        node_ids, relation_ids = list(self._nodes), list(self._relations)
         self._nodes.clear()
         num_entities = len(node_ids)
         if not self._named:
@@ -133,10 +137,12 @@ class IndexBuilder:
         relation_ranks = _write_terms(
             directory, "relations", "relation_names", "relation_labels", relation_ids, self._relation_labels
         )
-        heads, links, tails = _distinct(
+        sizes = len(node_ids), len(relation_ids), len(node_ids)
+        heads, links, tails = distinct_rows(
             node_ranks[_numbers(self._heads)],
             relation_ranks[_numbers(self._links)],
             node_ranks[_numbers(self._tails)],
+            sizes=sizes,
         )
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
         is_type = np.zeros(len(relation_ids), bool)
@@ -145,8 +151,7 @@ class IndexBuilder:
         ] = True
         write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
         _write_side(directory, "out", heads, links, tails, len(node_ids))
-        order = np.lexsort((heads, links, tails))
-        _write_side(directory, "in", tails[order], links[order], heads[order], len(node_ids))
+        _write_side(directory, "in", *distinct_rows(tails, links, heads, sizes=sizes), len(node_ids))
         columns = heads.data, links.data, tails.data
         dated = {
             _place(columns, (int(node_ranks[head]), int(relation_ranks[link]), int(node_ranks[tail]))): times
@@ -190,9 +195,6 @@ class IndexBuilder:
             for head, text, language in texts:
                 self._node_labels.add(head, text, FURTHER_NAME + rank(language or "", self._languages))
         self._rules = replace(self._rules, declared=frozenset(declared - LABEL_RELATIONS), texts=counts)
-
-    def _ids(self, terms: _Numbering) -> list[str]:
-        return [name_of(term) for term in terms] if self._named else list(terms)
 
 
 def as_stored(name: str) -> str:
@@ -276,14 +278,21 @@ def _write_terms(
     return ranks
 
 
-def _distinct(heads: Numbers, links: Numbers, tails: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The distinct triples, sorted."""
-    order = np.lexsort((tails, links, heads))
-    columns = heads[order], links[order], tails[order]
-    first = _changes(*columns)
-    if first.all():
-        return columns
-    return columns[0][first], columns[1][first], columns[2][first]
+def distinct_rows(*columns: Numbers, sizes: tuple[int, int, int]) -> tuple[Numbers, Numbers, Numbers]:
+    """The distinct rows of three columns, sorted.
+
+    Args:
+        sizes: each is larger than all numbers of its column.
+    """
+    if prod(sizes) <= np.iinfo(np.intp).max:  # a row is one number, which is sorted in a tenth of the time
+        rows = np.ravel_multi_index(columns, sizes)
+        rows.sort()
+        places = np.unravel_index(rows[_changes(rows)], sizes)
+        return places[0].astype(np.uint32), places[1].astype(np.uint32), places[2].astype(np.uint32)
+    order = np.lexsort(columns[::-1])
+    ordered = [column[order] for column in columns]
+    kept = _changes(*ordered)
+    return ordered[0][kept], ordered[1][kept], ordered[2][kept]
 
 
 def _write_side(

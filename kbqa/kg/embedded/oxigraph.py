@@ -12,11 +12,15 @@ has its id as label. Every label is accepted as an argument.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -28,7 +32,15 @@ from kbqa.kg.embedded.names import ALIAS, FIRST_NAME, LABEL_RELATIONS, NamingRul
 from kbqa.kg.embedded.vocabulary import Vocabulary, naming_relations, texts, vocabulary
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.linking.linker import EntityLinker
-from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
+from kbqa.kg.loading.facts import (
+    Fact,
+    Label,
+    NamedTriples,
+    each_fact,
+    label_quad,
+    named_quad,
+    statement_quads,
+)
 from kbqa.kg.loading.scratch import ScratchDirectory
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
@@ -155,7 +167,7 @@ class OxigraphStore(Adjacency):
 
 def write_graph(
     directory: Path,
-    facts: Iterable[Fact],
+    facts: Iterable[Fact | NamedTriples],
     labels: Iterable[Label] = (),
     *,
     named: bool,
@@ -167,7 +179,7 @@ def write_graph(
     Args:
         directory: must exist; files other than the store and index are left alone.
         labels: read after all facts; labels of terms that are not in the graph are skipped.
-        named: whether the facts come from a delimited file, by `named_quad`.
+        named: whether the facts come from a delimited file: `NamedTriples`, or facts by `named_quad`.
         type_relations: ids of further relations that give an entity's type.
         languages: of labels in RDF, the preferred one first.
 
@@ -176,43 +188,63 @@ def write_graph(
     """
     store = ox.Store(str(directory / STORE))
     index = IndexBuilder(named=named, type_relations=type_relations, languages=languages)
-    store.bulk_extend(_indexed(facts, index, named=named, languages=languages))
-    store.bulk_extend(_labelled(labels, index, named=named))
+    (directory / INDEX).mkdir()
+    if named:
+        names = (f"{quad} .\n" for quad in _labelled(labels, index, named=named))
+        with _loading(store, chain(_named_lines(facts, index), names)):
+            num_triples = index.write(directory / INDEX)
+    else:
+        quads = _indexed(each_fact(facts), index, languages=languages)
+        store.bulk_extend(chain(quads, _labelled(labels, index, named=named)))
+        num_triples = index.write(directory / INDEX)
     store.flush()
     del store  # closes it
-    (directory / INDEX).mkdir()
-    return index.write(directory / INDEX)
+    return num_triples
 
 
-def named_quad(head: str, relation: str, tail: str) -> ox.Quad:
-    """A line of a delimited file as a quad."""
-    return ox.Quad(_entity_node(head), _relation_node(relation), _entity_node(tail))
+@contextmanager
+def _loading(store: ox.Store, lines: Iterable[str]) -> Iterator[None]:
+    """Load N-Triples while they are made; within the block, Oxigraph still sorts the last of them."""
+    reading, writing = os.pipe()
+
+    def load() -> None:
+        try:
+            store.bulk_load(path=f"/dev/fd/{reading}", format=ox.RdfFormat.N_TRIPLES, lenient=True)
+        finally:
+            os.close(reading)  # if it failed, nobody must wait until it has read everything
+
+    with ThreadPoolExecutor(1) as threads:
+        loading = threads.submit(load)
+        with suppress(BrokenPipeError), open(writing, "wb") as pipe:
+            for text in lines:
+                pipe.write(text.encode())
+        yield
+        loading.result()
 
 
-# Cached, because names repeat within a file and making their IRIs costs more than the rest of reading.
-@lru_cache(1 << 18)
-def _entity_node(name: str) -> ox.NamedNode:
-    return ox.NamedNode(entity_iri(name))
+def _named_lines(facts: Iterable[Fact | NamedTriples], index: IndexBuilder) -> Iterator[str]:
+    """Yield facts of a delimited file in N-Triples, and add each to the index."""
+    for fact in facts:
+        if isinstance(fact, NamedTriples):
+            index.extend(fact.heads, fact.relations, fact.tails)
+            yield fact.n_triples()
+            continue
+        quad, time = fact
+        head, relation, tail = (name_of(id_of_term(term)) for term in quad.triple)
+        index.add(head, relation, tail, (time,) if time else ())
+        yield f"{quad} .\n"
+        if time:
+            yield "".join(f"{said} .\n" for said in statement_quads(fact))
 
 
-@lru_cache(1 << 16)
-def _relation_node(name: str) -> ox.NamedNode:
-    return ox.NamedNode(relation_iri(name))
-
-
-def _indexed(
-    facts: Iterable[Fact], index: IndexBuilder, *, named: bool, languages: Sequence[str]
-) -> Iterator[ox.Quad]:
+def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, languages: Sequence[str]) -> Iterator[ox.Quad]:
     """Yield the facts as quads, and add each to the index."""
     for fact in facts:
         quad, time = fact
         head, relation, tail = id_of_term(quad.subject), quad.predicate.value, quad.object
-        label = tail if relation in LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
-        # Graphs of names have no literals, so a label is not a triple there.
-        if label is None or not named:
-            index.add(head, relation, id_of_term(tail), (time,) if time else ())
-        if label is not None:
-            index.add_label(head, label.value, FIRST_NAME + rank(label.language or "", languages))
+        index.add(head, relation, id_of_term(tail), (time,) if time else ())
+        if relation in LABEL_RELATIONS and isinstance(tail, ox.Literal):
+            index.add_label(head, tail.value, FIRST_NAME + rank(tail.language or "", languages))
         yield quad
         if time:
             yield from statement_quads(fact)
@@ -221,11 +253,15 @@ def _indexed(
 def _labelled(labels: Iterable[Label], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
     """Yield the labels as quads, and add each to the index; a preferred one outranks labels in the facts."""
     for label in labels:
-        terms = (entity_iri(label.id), relation_iri(label.id)) if named else (label.id,)
+        if not named and label.id.startswith('"'):  # a literal's label is its value
+            continue
+        is_node, is_relation = index.add_label(label.id, label.name, 0 if label.preferred else ALIAS)
+        if not named:
+            terms = [label.id] if is_node or is_relation else []
+        else:
+            terms = [entity_iri(label.id)] * is_node + [relation_iri(label.id)] * is_relation
         for term in terms:
-            is_literal = term.startswith('"')  # a literal's label is its value
-            if not is_literal and index.add_label(term, label.name, 0 if label.preferred else ALIAS):
-                yield label_quad(term, label)
+            yield label_quad(term, label)
 
 
 def id_of_term(term: Term) -> str:

@@ -20,7 +20,7 @@ type (xsd:gYear, gYearMonth, date or dateTime) follows from the precision of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,6 +31,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 from kbqa.errors import ConfigurationError
+from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, encoded_lines, entity_iri, relation_iri
 
 START, END = ox.NamedNode("urn:kbqa:start"), ox.NamedNode("urn:kbqa:end")
 OPEN = ".."
@@ -50,6 +51,7 @@ _TIME = re.compile(
 # The most precise part of a date → the type of its literal.
 _XSD_KINDS = {"clock": "dateTime", "day": "date", "month": "gYearMonth"}
 _KEPT = 1 << 16
+_N_TRIPLE = f"<{ENTITY_NAMESPACE}{{}}> <{RELATION_NAMESPACE}{{}}> <{ENTITY_NAMESPACE}{{}}> .\n"
 
 
 class Fact(NamedTuple):
@@ -57,6 +59,38 @@ class Fact(NamedTuple):
 
     quad: ox.Quad
     time: str = ""
+
+
+@dataclass(frozen=True)
+class NamedTriples:
+    """Triples of a delimited file that have no times, at least one, in columns; iterated over, facts.
+
+    Millions of them are read in a third of the time that as many facts take.
+    """
+
+    heads: Sequence[str]
+    relations: Sequence[str]
+    tails: Sequence[str]
+
+    def __iter__(self) -> Iterator[Fact]:
+        for triple in zip(self.heads, self.relations, self.tails, strict=True):
+            yield Fact(named_quad(*triple))
+
+    def n_triples(self) -> str:
+        """The triples in N-Triples, one a line."""
+        columns = (
+            encoded_lines("\n".join(column)).split("\n")
+            for column in (self.heads, self.relations, self.tails)
+        )
+        return "".join(map(_N_TRIPLE.format, *columns))
+
+
+def each_fact(pieces: Iterable[Fact | NamedTriples]) -> Iterator[Fact]:
+    for piece in pieces:
+        if isinstance(piece, NamedTriples):
+            yield from piece
+        else:
+            yield piece
 
 
 class Label(NamedTuple):
@@ -148,6 +182,22 @@ class Calendar:
 def _written(moment: datetime, precision: int) -> str:
     # Not strftime: it does not pad years below 1000 everywhere.
     return moment.isoformat()[:precision]
+
+
+def named_quad(head: str, relation: str, tail: str) -> ox.Quad:
+    """A line of a delimited file as a quad."""
+    return ox.Quad(_entity_node(head), _relation_node(relation), _entity_node(tail))
+
+
+# Cached, because names repeat within a file and making their IRIs costs more than the rest of reading.
+@lru_cache(1 << 18)
+def _entity_node(name: str) -> ox.NamedNode:
+    return ox.NamedNode(entity_iri(name))
+
+
+@lru_cache(1 << 16)
+def _relation_node(name: str) -> ox.NamedNode:
+    return ox.NamedNode(relation_iri(name))
 
 
 def time_of(start: str, end: str | None, calendar: Calendar | None) -> str:

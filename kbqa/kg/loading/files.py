@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import pyoxigraph as ox
 
 from kbqa.errors import ConfigurationError, GraphLoadError
-from kbqa.kg.embedded.oxigraph import named_quad
-from kbqa.kg.loading.facts import Calendar, Fact, Label, time_of
+from kbqa.kg.loading.facts import Calendar, Fact, Label, NamedTriples, each_fact, named_quad, time_of
 from kbqa.kg.loading.labels import read_labels, read_names
-from kbqa.kg.loading.lines import SAMPLE_BYTES, LineSource, Progress, open_source
+from kbqa.kg.loading.lines import SAMPLE_BYTES, Block, LineSource, Progress, open_source
 from kbqa.kg.loading.rdf import kept_apart, read_rdf
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
@@ -163,6 +163,10 @@ class GraphReader:
 
     def facts(self) -> Iterator[Fact]:
         """The facts in file order, including duplicates."""
+        return each_fact(self.pieces())
+
+    def pieces(self) -> Iterator[Fact | NamedTriples]:
+        """The facts in file order, including duplicates; in columns where all lines of a block allow it."""
         entities, relations = self._names(self._graph.entity_names), self._names(self._graph.relation_names)
         for number, (source, format) in enumerate(zip(self._sources, self._formats, strict=True), start=1):
             reject = partial(self._rejected.add, source.path)
@@ -297,12 +301,58 @@ def _delimited(
     names: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
     graph: GraphSource,
     reject: Callable[[int, str], None],
+) -> Iterator[Fact | NamedTriples]:
+    is_dated = graph.calendar is not None or _is_dated(source.sample, separator)
+    for block in source.blocks():
+        triples = None if is_dated else _columns(block, separator, names, graph)
+        if triples is not None:
+            yield triples
+        else:
+            yield from _each(block.numbered(reject), separator, names, graph, is_dated, reject)
+
+
+def _columns(
+    block: Block,
+    separator: str,
+    names: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
+    graph: GraphSource,
+) -> NamedTriples | None:
+    """The triples of a block, all at once; None if a line must be rejected."""
+    lines = block.decoded()
+    if lines is None or set(map(str.count, lines, repeat(separator))) != {2}:
+        return None
+    fields = separator.join(lines).split(separator)
+    if not all(fields) or any(map(str.isspace, fields)):
+        return None
+    heads, relations, tails = fields[0::3], fields[1::3], fields[2::3]
+    try:
+        if names[0] is not None:
+            heads, tails = ([names[0][id_] for id_ in column] for column in (heads, tails))
+        if names[1] is not None:
+            relations = [names[1][id_] for id_ in relations]
+    except KeyError:
+        return None
+    if graph.underscored:
+        heads, relations, tails = (
+            [name.replace("_", " ") for name in column] for column in (heads, relations, tails)
+        )
+    return NamedTriples(heads, relations, tails)
+
+
+def _each(
+    lines: Iterable[tuple[int, str]],
+    separator: str,
+    names: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
+    graph: GraphSource,
+    is_dated: bool,
+    reject: Callable[[int, str], None],
 ) -> Iterator[Fact]:
-    (entities, relations), calendar = names, graph.calendar
+    """The facts of numbered lines, one by one."""
+    entities, relations = names
     expected, most = "subject, relation, object", 3
-    if calendar is not None or _is_dated(source.sample, separator):
+    if is_dated:
         expected, most = f"{expected}, time, or start and end", 5
-    for number, line in source.lines(reject):
+    for number, line in lines:
         fields = line.split(separator)
         try:
             if not 3 <= len(fields) <= most:
@@ -318,7 +368,7 @@ def _delimited(
                 relation = _name(relations, relation, "relation")
             if graph.underscored:
                 head, relation, tail = (name.replace("_", " ") for name in (head, relation, tail))
-            time = time_of(times[0], times[1] if len(times) > 1 else None, calendar) if times else ""
+            time = time_of(times[0], times[1] if len(times) > 1 else None, graph.calendar) if times else ""
         except ValueError as error:
             reject(number, str(error))
             continue

@@ -119,7 +119,7 @@ def write_version(
     """Write a version of a graph into a directory, and sync it to disk."""
     with source.open(rejected, progress) as reader:
         named = reader.format.is_named
-        facts, labels, types = reader.facts(), reader.labels(), source.type_relations
+        facts, labels, types = reader.pieces(), reader.labels(), source.type_relations
         num_triples = write_graph(
             directory, facts, labels, named=named, type_relations=types, languages=languages
         )

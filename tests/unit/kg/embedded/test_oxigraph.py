@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
+import pyoxigraph as ox
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbqa.errors import QueryRefusedError, QuerySyntaxError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore, write_graph
+from kbqa.kg.loading.facts import Fact, named_quad
 from kbqa.kg.naming import entity_iri, name_of, relation_iri
 from kbqa.kg.sparql.guard import ResultFormat
 
@@ -75,6 +78,22 @@ def test_a_store_holds_the_triples_it_was_made_of(triples):
     assert store.entities == len({e for s, _, o in triples for e in (s, o)})
     for s, r, o in triples:
         assert o in ids(store.tail_entities([s], [r], limit=100))
+
+
+def test_a_store_that_cannot_be_written_ends_the_load(tmp_path, monkeypatch):
+    class FullDisk:
+        def __init__(self, path):
+            self.path = path
+
+        def bulk_load(self, **_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ox, "Store", FullDisk)
+    facts = (
+        Fact(named_quad(f"entity {number}", "r", "x")) for number in range(5_000)
+    )  # more than a pipe holds
+    with pytest.raises(OSError, match="No space left"):
+        write_graph(tmp_path, facts, named=True)
 
 
 def test_the_same_triples_have_the_same_version_in_any_order():

@@ -6,9 +6,14 @@ import gzip
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbqa.errors import GraphLoadError
+from kbqa.kg.loading import lines
+from kbqa.kg.loading.facts import NamedTriples, named_quad
 from kbqa.kg.loading.files import GraphFormat, GraphSource
+from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.naming import name_of
 
 NT = "<http://ex.org/a> <http://ex.org/r> <http://ex.org/b> .\n"
@@ -111,6 +116,35 @@ def test_a_bad_line_is_named_with_its_reason(read, content, line, reason):
     assert re.search(rf"graph:{line}: ", str(error))
     data = content if isinstance(content, bytes) else content.encode()
     assert refusal(read, gzip.compress(data)).line == line
+
+
+@pytest.mark.parametrize("block_bytes", [1, 50, 1 << 22])
+def test_lines_are_numbered_and_read_alike_in_blocks_of_any_size(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block_bytes)
+    path = tmp_path / "graph"
+    long = "x" * (1 << 20)
+    path.write_text(f"a|r|b\n\nc|r\nd|r|e\r\nf|r|{long}\n{long}|r|é%\ng|r|h i", newline="")
+    rejected = RejectedLines(skip=True)
+    with GraphSource([path]).open(rejected) as file:
+        quads = [fact.quad for fact in file.facts()]
+    triples = [tuple(name_of(term.value) for term in (q.subject, q.predicate, q.object)) for q in quads]
+    assert triples == [("a", "r", "b"), ("d", "r", "e"), ("g", "r", "h i")]
+    assert [(line.line, line.reason[:9]) for line in rejected.first] == [
+        (3, "expected "),
+        (5, "the line "),
+        (6, "the line "),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))] * 3),
+        min_size=1,
+    )
+)
+def test_columns_of_names_are_the_same_triples_as_facts(triples):
+    columns = NamedTriples(*([triple[place] for triple in triples] for place in range(3)))
+    assert columns.n_triples() == "".join(f"{named_quad(*triple)} .\n" for triple in triples)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
