@@ -13,55 +13,51 @@ import statistics
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from benchmarks.graph_server import write_bodies
 from benchmarks.large_graph import write_graph
-from benchmarks.load import serving
+from benchmarks.load import Load, drive, serving, why_no_wrk
 from kbqa.kg.catalog import GraphCatalog
 
 # KBQA_BENCHMARK_TRIPLES=20000000 measures the size that is aimed at.
 _TRIPLES = 1_000_000
 _BATCHES, _PER_BATCH = 1_000, 5  # each inserts as many as it deletes
 _LOOKED_AT = 20  # batches of which one is looked for in every way
-_QUIET_S = 15.0
+_LOOKS_S = 30  # shorter than the changes take
 _KILLS, _LIVES_S = 20, 2.0  # a server lives at most that long after it is ready
-
-
-@dataclass
-class _Looks:
-    """Seconds of each look-up."""
-
-    seconds: list[float]
-    stopped: threading.Event
-
-    @property
-    def p99_ms(self) -> float:
-        return statistics.quantiles(self.seconds, n=100)[98] * 1000
 
 
 def measure() -> list[str]:
     """Lines of a report."""
+    missing = why_no_wrk()
+    if missing:
+        return [f"changes: {missing}"]
     size = int(os.environ.get("KBQA_BENCHMARK_TRIPLES", _TRIPLES))
     with tempfile.TemporaryDirectory() as directory:
         home, file = Path(directory), Path(directory) / "graph.tsv"
-        actions = write_graph(file, size)
+        bodies = write_bodies(home / "bodies.jsonl", write_graph(file, size), 1)
         catalog = GraphCatalog(home)
         triples = catalog.load("graph", file).triples
         catalog.close()
         with (
             serving(["-m", "services.kg_server", "--home", str(home)], "/readyz") as (url, _),
             httpx.Client(base_url=f"{url}/v1/kg/graph", timeout=600) as client,
+            ThreadPoolExecutor(1) as threads,
         ):
             _is_linked(client, "nobody")  # the linker of the base is made once
-            quiet = _look(url, actions)
-            time.sleep(_QUIET_S)
-            quiet.stopped.set()
-            busy = _look(url, actions)
-            changed, seen = _change(client)
-            busy.stopped.set()
+            quiet = _look(url, bodies)
+            changing = threads.submit(_change, client)
+            busy = _look(url, bodies)
+            if changing.done():
+                raise RuntimeError(
+                    f"the changes took less than {_LOOKS_S} s: look-ups were not asked meanwhile"
+                )
+            changed, seen = changing.result()
         kills = _kill(home)
     published = statistics.quantiles(changed, n=100)
     return [
@@ -121,21 +117,10 @@ def _kill(home: Path) -> _Kills:
     return kills
 
 
-def _look(url: str, actions: list[dict[str, str]]) -> _Looks:
-    """One-hop look-ups one after the other, in a thread, until they are stopped."""
-    looks = _Looks([], threading.Event())
-
-    def run() -> None:
-        with httpx.Client(base_url=f"{url}/v1/kg/graph", headers={"Cache-Control": "no-store"}) as client:
-            place = 0
-            while not looks.stopped.is_set():
-                began = time.perf_counter()
-                client.post("/actions", json={"actions": [actions[place % len(actions)]]}).raise_for_status()
-                looks.seconds.append(time.perf_counter() - began)
-                place += 1
-
-    threading.Thread(target=run, daemon=True).start()
-    return looks
+def _look(url: str, bodies: Path) -> Load:
+    """One-hop look-ups one after the other, nothing kept."""
+    path = f"{url}/v1/kg/graph/actions"
+    return drive(path, bodies, clients=1, seconds=_LOOKS_S, cache_control="no-store")
 
 
 def _change(client: httpx.Client) -> tuple[list[float], list[float]]:
