@@ -136,6 +136,10 @@ class GraphLoadError(GraphError):
         super().__init__(f"{where}: {reason}")
 
 
+class GraphWriteError(GraphError):
+    """A graph cannot be written to disk."""
+
+
 class GraphUnavailableError(GraphError):
     """kg_server, or the store behind it, cannot be reached."""
 

@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
+from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError, GraphWriteError
 from kbqa.kg.embedded.changed import ChangedStore
 from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore
 from kbqa.kg.endpoint.record import Endpoint
@@ -123,17 +123,24 @@ class GraphCatalog:
         Raises:
             ConfigurationError: `name` is not a valid name, or options are wrong or conflict.
             GraphLoadError: a file cannot be read.
+            GraphWriteError: the graph cannot be written, such as to a full disk.
         """
         if isinstance(source, Path):
             source = GraphSource([source], format)
         check_languages(languages)
         rejected = rejected or RejectedLines()
-        graph = self._directory(name)
-        with aside(graph) as written:
-            manifest = write_version(written, name, source, naming, languages, rejected, progress)
-            with lock_file(graph / ".lock", fcntl.LOCK_EX):
-                publish(graph, written, manifest.version)
-                remove_others(graph, manifest.version)
+        try:
+            graph = self._directory(name)
+            with aside(graph) as written:
+                manifest = write_version(written, name, source, naming, languages, rejected, progress)
+                with lock_file(graph / ".lock", fcntl.LOCK_EX):
+                    publish(graph, written, manifest.version)
+                    remove_others(graph, manifest.version)
+        except OSError as error:
+            raise GraphWriteError(
+                f"graph {name} cannot be written to {self.root / name}: {error}: free some space or correct "
+                "the permissions, then load it again"
+            ) from error
         self.renew_views(name)
         return manifest.info()
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbqa.errors import QueryRefusedError, QuerySyntaxError
+from kbqa.errors import GraphWriteError, QueryRefusedError, QuerySyntaxError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.embedded.oxigraph import OxigraphStore, write_graph
-from kbqa.kg.loading.facts import Fact, named_quad
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.naming import entity_iri, name_of, relation_iri
 from kbqa.kg.sparql.guard import ResultFormat
 
@@ -88,12 +87,13 @@ def test_a_store_that_cannot_be_written_ends_the_load(tmp_path, monkeypatch):
         def bulk_load(self, **_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
+    file = tmp_path / "graph.tsv"
+    file.write_text("".join(f"entity {number}\tr\tx\n" for number in range(5_000)))  # more than a pipe holds
+    catalog = GraphCatalog(tmp_path / "home")
     monkeypatch.setattr(ox, "Store", FullDisk)
-    facts = (
-        Fact(named_quad(f"entity {number}", "r", "x")) for number in range(5_000)
-    )  # more than a pipe holds
-    with pytest.raises(OSError, match="No space left"):
-        write_graph(tmp_path, facts, named=True)
+    with pytest.raises(GraphWriteError, match="No space left on device.*free some space"):
+        catalog.load("full", file)
+    assert [entry.name for entry in (tmp_path / "home/graphs/full").iterdir()] == [".lock"]
 
 
 def test_the_same_triples_have_the_same_version_in_any_order():
