@@ -86,6 +86,7 @@ class NamedTriples:
 
 
 def each_fact(pieces: Iterable[Fact | NamedTriples]) -> Iterator[Fact]:
+    """The facts one by one, those of columns included."""
     for piece in pieces:
         if isinstance(piece, NamedTriples):
             yield from piece

@@ -27,7 +27,12 @@ Progress = Callable[[Path, int, int], None]
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of a file; the number of the first one."""
+    """Whole lines of a file.
+
+    Attributes:
+        first: number of the first line, from 1.
+        max_bytes: a longer line is rejected.
+    """
 
     text: bytes
     first: int
