@@ -13,10 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from kbqa.cold_start.files import DemonstrationEntry, write_entries
+from kbqa.corrections.demonstrating import demonstrations
 from kbqa.corrections.examining import Examination
 from kbqa.corrections.judging import CORRECTIONS, EARLIER, Judgement, compare
 from kbqa.corrections.record import CorrectionRecord, Earlier, Lesson, RefusedCorrection, TaughtCorrection
@@ -24,6 +27,7 @@ from kbqa.datasets.records import write_questions
 from kbqa.datasets.splits import Splits, spread
 from kbqa.errors import CorrectionsError, RunConflictError
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.probe import Precision
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.policy_store.durable import put_in_place
@@ -36,20 +40,45 @@ from kbqa.trajectory import Question
 
 _ASIDE, _LOCK = ".lesson-", "lesson.lock"
 _JUDGED_BY = 120  # earlier questions that choose the best weights of a lesson, beside the corrections
-_SLOWER = 0.3  # the learning rate of a lesson, relative to the recipe's: what was learned before must stay
+
 # What differs from the recipe that the policy was trained with. It has learned already what comes before
-# reinforcement learning, and needs few steps. A trained policy is so certain that all episodes of a question
-# which it gets wrong make the same mistake, and teach nothing, unless they are drawn at a higher temperature.
+# the lesson, and needs few steps.
 _CHANGES: Mapping[str, Any] = {
     "small_policy": None,
-    "cold_start": None,
     "curriculum": None,
+    "schedule.best_by": {"metric": "f1", "split": "validation", "direction": "max"},
+}
+
+# A policy that writes learns from rewards. A trained policy is so certain that all episodes of a question
+# which it gets wrong make the same mistake, and teach nothing, unless they are drawn at a higher temperature.
+_BY_REWARDS: Mapping[str, Any] = {
+    "cold_start": None,
     "rollout.temperature": 1.5,
     "schedule.steps": 30,
     "schedule.validate_every": 10,
     "schedule.checkpoint_every": 10,
-    "schedule.best_by": {"metric": "f1", "split": "validation", "direction": "max"},
 }
+_SLOWER = 0.3  # the learning rate, relative to the recipe's: what was learned before must stay
+
+# A policy that chooses imitates paths to the right answers: no reward teaches a relation that is never tried.
+_BY_IMITATION: Mapping[str, Any] = {
+    "optimisation.lora": None,
+    "cold_start": {
+        "paths": "mined",
+        "fresh_names": False,
+        "batch": 32,
+        "learning_rate": 1.5e-4,
+        "warm_up_steps": 5,
+        "decay": "cosine",
+        "token_budget": 1_000_000,
+        "validate_every": 10,
+        "patience": 10,
+        "lora": {"rank": 32, "alpha": 64, "targets": ["query", "key", "value", "dense"]},
+    },
+    "schedule.steps": 0,
+    "guards.patience": None,
+}
+_FEWEST_STEPS, _EPOCHS = 30, 3  # of imitation
 
 
 def teach(
@@ -94,13 +123,20 @@ def teach(
     if (home / "runs" / run).exists() or store.ids(run):
         raise RunConflictError(f"run {run} already exists: choose another name")
     original = recipe_from(before.recipe(), before.run)
-    slower = {"optimisation.learning_rate": _SLOWER * original.optimisation.learning_rate}
-    recipe = recipe_from(before.recipe(), before.run, {**_CHANGES, **slower, **(overrides or {})})
     questions = [one.question() for one in examined.accepted]
     with _aside(record.directory) as aside:
-        precision: Precision = "bfloat16" if recipe.optimisation.precision == "bf16" else "float32"
+        precision: Precision = "bfloat16" if original.optimisation.precision == "bf16" else "float32"
+        student = Student.of(before)
         (aside / "base").mkdir()
-        Student.of(before).save(aside / "base", precision)
+        student.save(aside / "base", precision)
+        shown: list[DemonstrationEntry] = []
+        if isinstance(student.model, Chooser):
+            shown = demonstrations(before, original, questions, earlier.train, tools, share, seed)
+            if not shown:
+                raise CorrectionsError("no path to the answers of these corrections can be played")
+        recipe = recipe_from(
+            before.recipe(), before.run, {**_changes(original, len(shown)), **(overrides or {})}
+        )
         _write(aside / "data", questions, earlier)
         directory = Runs(aside / "runs").create(
             recipe.model_copy(update={"base_model": str(aside / "base")}),
@@ -109,6 +145,8 @@ def teach(
             seed,
             run,
         )
+        if shown:
+            write_entries(directory.demonstrations_path, shown)
         with open_run(directory, tools, aside / "data") as context:
             train(context)
         learned = context.store.newest(run)
@@ -119,6 +157,16 @@ def teach(
         new = {one.id: one.teacher for one in examined.accepted if one.id not in taught}
         judgement = compare(before, after, tools, questions, earlier.test, must_answer, new)
         return _conclude(record, store, before, after, examined, earlier_name, judgement)
+
+
+def _changes(original: Recipe, shown: int) -> Mapping[str, Any]:
+    """What the recipe of a lesson changes, which shows so many demonstrations; 0: it learns from rewards."""
+    if not shown:
+        rate = _SLOWER * original.optimisation.learning_rate
+        return {**_CHANGES, **_BY_REWARDS, "optimisation.learning_rate": rate}
+    steps = max(_FEWEST_STEPS, ceil(_EPOCHS * shown / _BY_IMITATION["cold_start"]["batch"]))
+    counts = {"cold_start.demonstrations": shown, "cold_start.steps": steps}
+    return {**_CHANGES, **_BY_IMITATION, **counts}
 
 
 @contextmanager

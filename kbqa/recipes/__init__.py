@@ -57,7 +57,7 @@ def recipe_from(
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
                 raise RecipeError(f"recipe {source}: {key}: {parent} is not a section")
-        section[leaf] = value
+        section[leaf] = deepcopy(value)
     try:
         return Recipe.model_validate(resolved)
     except ValidationError as error:

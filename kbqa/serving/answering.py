@@ -9,11 +9,11 @@ from kbqa.evaluation import Record, evaluate
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyVersion
-from kbqa.recipes import recipe_from
+from kbqa.recipes import Recipe, recipe_from
 from kbqa.rollouts.many import many_rollouts
 from kbqa.serving.hosting import open_in_process
 from kbqa.serving.players import Players
-from kbqa.trajectory import Question
+from kbqa.trajectory import Question, Trajectory
 
 _ROWS, _CACHED_TOKENS = 64, 131_072
 
@@ -26,7 +26,21 @@ def answered(
     Raises:
         PolicyError, GraphError: it cannot be asked, or the graph does not answer.
     """
-    recipe = recipe_from(version.recipe(), f"{version.run}: recipe.json")
+    cases = [
+        (one, [played]) for one, played in zip(questions, episodes(version, questions, tools), strict=True)
+    ]
+    return evaluate(cases, _recipe(version).judge.build()).records
+
+
+def episodes(
+    version: PolicyVersion, questions: Sequence[Question], tools: ListedGraphTools
+) -> Sequence[Trajectory]:
+    """How a version answers, one greedy episode a question, in their order.
+
+    Raises:
+        PolicyError, GraphError: it cannot be asked, or the graph does not answer.
+    """
+    recipe = _recipe(version)
     codec = TokenizerCodec.load(version.path)
     hosted = open_in_process(
         version.path,
@@ -41,5 +55,8 @@ def answered(
         players = Players.of(recipe, hosted.policy, codec)
         player, temperature = players.player(tools, 0), players.draw(0).temperature
         played = dict(many_rollouts(player, questions, temperature, width=_ROWS, seed=0))
-    cases = [(question, [played[place]]) for place, question in enumerate(questions)]
-    return evaluate(cases, recipe.judge.build()).records
+    return [played[place] for place in range(len(questions))]
+
+
+def _recipe(version: PolicyVersion) -> Recipe:
+    return recipe_from(version.recipe(), f"{version.run}: recipe.json")

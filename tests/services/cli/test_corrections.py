@@ -18,7 +18,7 @@ from kbqa.trajectory import Question
 from services.access.keys import KeyFile
 from services.gateway.access.settings import keys_path
 from tests.services.gateway.conftest import TRIPLES
-from tests.unit.corrections.scene import CUT, FILMS, begin
+from tests.unit.corrections.scene import CUT_LESSON, FILMS, begin
 
 BEGAN = datetime.now(UTC) - timedelta(hours=1)
 
@@ -154,7 +154,7 @@ def test_a_policy_learns_by_one_command_and_a_second_one_finds_nothing_new(tmp_p
     write(
         home, ("", "its year: film 0 ?", "film 0", "year 0"), ("", "its year: film 1 ?", "film 1", "year 2")
     )
-    cut = [f"--set={key}={value}" for key, value in CUT.items()]
+    cut = [f"--set={key}={value}" for key, value in CUT_LESSON.items()]
     code, out, err = in_process("corrections", "learn", "--kg", "films", "--name", "lesson", *cut)
     assert (code in (0, 1), out.splitlines()[0]) == (
         True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policy_store import PolicyStore
-from kbqa.recipes import load_recipe
+from kbqa.recipes import Recipe, load_recipe
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train
@@ -32,8 +33,23 @@ CUT = {
     "rollout.n": 2,
     "optimisation.lora.rank": 8,
 }
+CUT_LESSON = {"cold_start.steps": 1, "cold_start.validate_every": 1, "cold_start.lora.rank": 8}
+CUT_WRITER = {
+    "schedule.steps": 1,
+    "schedule.questions_per_step": 2,
+    "schedule.max_in_flight": 2,
+    "schedule.validate_every": 1,
+    "small_policy.vocabulary": 400,
+    "small_policy.layers": 1,
+    "small_policy.width": 32,
+    "small_policy.heads": 2,
+    "small_policy.feed_forward": 64,
+    "cold_start.steps": 2,
+    "cold_start.batch": 4,
+    "cold_start.validate_every": 2,
+}
 POINTS = {
-    "while it learns": ("kbqa.runs.reinforcement.Reinforcement", "_publish", 1, True),
+    "while it learns": ("kbqa.runs.cold_start.ColdStart", "_look", 1, True),
     "before it publishes": ("kbqa.corrections.teaching", "_publish", 1, False),
     "before its run is kept": ("kbqa.corrections.teaching", "_keep_run", 1, False),
     "before it is judged": ("kbqa.corrections.teaching", "compare", 1, False),
@@ -61,14 +77,15 @@ def films() -> LocalGraphTools:
     return LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(FILMS)}), deadline_s=300)
 
 
-def begin(home: Path) -> PolicyStore:
-    """Train and promote a policy, the run `first`."""
+def begin(home: Path, recipe: Recipe | None = None) -> PolicyStore:
+    """Train and promote a policy, the run `first`; by default one that chooses."""
     data = home / "data" / "films"
     data.mkdir(parents=True)
     for split in ("train", "validation", "test"):
         write_questions(data / f"{split}.jsonl", getattr(EARLIER, split))
-    encoder = save_encoder(home / "encoder", words=(*RELATIONS, "film"))
-    recipe = load_recipe("kg-r1-chooser", {**CUT, "base_model": str(encoder)})
+    if recipe is None:
+        encoder = save_encoder(home / "encoder", words=(*RELATIONS, "film"))
+        recipe = load_recipe("kg-r1-chooser", {**CUT, "base_model": str(encoder)})
     directory = Runs(home / "runs").create(recipe, "films", SplitLimits(test=0), 1, "first")
     with open_run(directory, films(), data.parent) as context:
         train(context)
@@ -80,7 +97,11 @@ def begin(home: Path) -> PolicyStore:
 
 
 def learn(
-    home: Path, *corrections: Correction, name: str = "lesson", must: tuple[Question, ...] = ()
+    home: Path,
+    *corrections: Correction,
+    name: str = "lesson",
+    must: tuple[Question, ...] = (),
+    cut: Mapping[str, object] = CUT_LESSON,
 ) -> Lesson:
     """One lesson, of one step."""
     return teach(
@@ -91,7 +112,7 @@ def learn(
         earlier=EARLIER,
         earlier_name=Earlier(dataset="films", seed=1),
         must_answer=must,
-        overrides=CUT,
+        overrides=cut,
         name=name,
     )
 

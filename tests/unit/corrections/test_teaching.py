@@ -14,10 +14,20 @@ from kbqa.corrections.judging import Judgement
 from kbqa.errors import CorrectionsError, NoPolicyError, RunConflictError
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, State
 from kbqa.serving.hosting import open_in_process
 from tests.children import Child, play
-from tests.unit.corrections.scene import POINTS, asked, begin, correction, learn, learn_and_die
+from tests.unit.corrections.scene import (
+    CUT,
+    CUT_WRITER,
+    POINTS,
+    asked,
+    begin,
+    correction,
+    learn,
+    learn_and_die,
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +72,25 @@ def test_a_lesson_leaves_a_version_that_stands_alone_its_run_and_its_record(home
     open_in_process(version.path, version.manifest, codec, version.id).close()
     run = Runs(home / "runs").get("lesson")
     assert (run.read().state, run.summary_path.exists()) == (State.DONE, True)
+    assert run.read().dataset == "0.3*corrections+0.7*earlier"
     left = {path.name for path in (home / "corrections").iterdir()}
     assert left == {"lessons", "lesson.lock", "record.lock"}
     for path in (version.path / "manifest.json", version.path / "recipe.json", run.path / "run.json"):
         assert ".lesson-" not in path.read_text()
+
+
+def test_a_policy_that_writes_learns_from_rewards(tmp_path):
+    store = begin(tmp_path, load_recipe("kg-r1-small", CUT_WRITER))
+    cut = {key: value for key, value in CUT.items() if not key.startswith("optimisation.lora")}
+    taught = learn(tmp_path, correction(0), cut=cut)
+    run = Runs(tmp_path / "runs").get("lesson")
+    recipe = run.read().resolved_recipe()
+    assert (recipe.cold_start, recipe.rollout.temperature) == (None, 1.5)
+    rate = load_recipe("kg-r1-small").optimisation.learning_rate
+    assert recipe.optimisation.learning_rate == pytest.approx(0.3 * rate)
+    assert run.read().dataset == "0.3*corrections+0.7*earlier"
+    assert {record["phase"] for record in run.records() if record["kind"] == "step"} == {"rl"}
+    store.verify(store.get("lesson", taught.version))
 
 
 def test_a_lesson_can_begin_with_what_a_lesson_has_made(home, judged):
