@@ -93,7 +93,7 @@ fuzz: setup ## search for texts that break a parser (SECONDS=3600, shared by all
 bench: setup ## run the benchmarks; figures belong in docs/measurements
 	@$(BIN)/python -m benchmarks
 
-bench-large: setup ## run the benchmark of a graph of 20 million triples (15 minutes, 5 GB of disk)
+bench-large: setup ## run the benchmark of a graph of 20 million triples (20 minutes, 12 GB of disk)
 	@$(BIN)/python -m benchmarks large-graph
 
 bench-metaqa: setup ## train policies on MetaQA's questions and answers with three seeds, and evaluate them on the complete test set (40 minutes, KBQA_DATA)

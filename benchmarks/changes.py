@@ -50,6 +50,7 @@ def measure() -> list[str]:
             ThreadPoolExecutor(1) as threads,
         ):
             _is_linked(client, "nobody")  # the linker of the base is made once
+            _look(url, bodies)  # brings the files into memory
             quiet = _look(url, bodies)
             changing = threads.submit(_change, client)
             busy = _look(url, bodies)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -83,12 +83,7 @@ def make(
     if not output.absolute().parent.is_dir():
         raise DatasetError(f"{output} cannot be written: its directory does not exist")
     called = called_heads(heads)
-    with ExitStack() as opened:
-        paraphraser = None
-        if paraphrase_with is not None:
-            client = opened.enter_context(ChatClient(chat_model(paraphrase_with)))
-            paraphraser = Paraphraser(client, seed)
-        catalog = opened.enter_context(closing(GraphCatalog(home)))
+    with open_paraphraser(paraphrase_with, seed) as paraphraser, closing(GraphCatalog(home)) as catalog:
         made = make_and_show(catalog.get(graph), graph, count, called, seed, home, paraphraser)
     try:
         write_questions(output, made.questions)
@@ -132,6 +127,20 @@ def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
             f"examples cannot be written to {home} ({error.strerror}): make it writable, or choose another "
             "with --home"
         ) from error
+
+
+@contextmanager
+def open_paraphraser(model: str | None, seed: int) -> Iterator[Paraphraser | None]:
+    """What lets a chat model say questions in other words; None without a model.
+
+    Raises:
+        ConfigurationError: see `chat_model`.
+    """
+    if model is None:
+        yield None
+        return
+    with ChatClient(chat_model(model)) as client:
+        yield Paraphraser(client, seed)
 
 
 def make_and_show(

@@ -28,7 +28,7 @@ from services.cli.options import (
     TrainerUrl,
     read_pairs,
 )
-from services.cli.questions import Heads, called_heads
+from services.cli.questions import Heads, ParaphraseWith, called_heads
 from services.cli.train_graph import GRAPH_RECIPE, GraphTraining, train_on_graph
 from services.cli.training import (
     conclude,
@@ -72,6 +72,7 @@ def train(
         ),
     ] = None,
     heads: Heads = None,
+    paraphrase_with: ParaphraseWith = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +109,8 @@ def train(
             "(--graph films), or a run to resume (--resume RUN)"
         )
     if graph is None:
-        _refuse({"--heads": heads, "--count": count}, "makes questions: give it with --graph")
+        of_making = {"--heads": heads, "--count": count, "--paraphrase-with": paraphrase_with}
+        _refuse(of_making, "makes questions: give it with --graph")
     if resume is not None:
         own = {"--recipe": recipe, "--set": overrides, "--limit": limits, "--name": name}
         _refuse(own, "is for a new run: a run is resumed with what it began with")
@@ -119,6 +121,7 @@ def train(
             graph,
             count=count or _COUNT,
             called=called_heads(heads),
+            paraphrase_with=paraphrase_with,
             recipe=recipe or GRAPH_RECIPE,
             overrides=read_pairs("--set", overrides),
             limits=read_pairs("--limit", limits),

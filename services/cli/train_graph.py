@@ -34,9 +34,10 @@ from kbqa.recipes import Recipe, load_recipe
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State, read_json
 from kbqa.wire import RUN_PATTERN
 from services.cli.api import Api, ApiError
+from services.cli.chat_models import chat_model
 from services.cli.graphs import local_tools
 from services.cli.options import DEFAULT_TRAINER, data_directory
-from services.cli.questions import make_and_show, print_leaks
+from services.cli.questions import make_and_show, open_paraphraser, print_leaks
 from services.cli.training import follow_to_its_end, is_here, open_trainer, trainer_api, with_base_here
 
 GRAPH_RECIPE = "reader-sft"
@@ -54,6 +55,7 @@ class GraphTraining:
     Attributes:
         count: questions to make, at most.
         called: relation → noun for its heads.
+        paraphrase_with: the chat model that says the questions in other words, as openai:MODEL.
         overrides, limits: of the recipe, and of the questions of each split.
         name: of the run and of its policy; by default that of the graph and a digest of the order.
     """
@@ -61,6 +63,7 @@ class GraphTraining:
     graph: str
     count: int
     called: Mapping[str, str]
+    paraphrase_with: str | None
     recipe: str
     overrides: Mapping[str, Any]
     limits: Mapping[str, Any]
@@ -119,7 +122,7 @@ def _check(training: GraphTraining, trainer: str, home: Path) -> None:
     """Find out what would fail later, before questions are made, which takes time.
 
     Raises:
-        ConfigurationError: the options are no order of a run.
+        ConfigurationError: the options are no order of a run, or the environment names no chat model.
         DatasetError: data sets cannot be written.
         UnreachableError: no trainer answers at a URL that is not the default.
     """
@@ -128,6 +131,8 @@ def _check(training: GraphTraining, trainer: str, home: Path) -> None:
             f"--graph needs a trainer on this machine, and {trainer} is on another: leave --trainer out, or "
             "run this command there"
         )
+    if training.paraphrase_with is not None:
+        chat_model(training.paraphrase_with)
     if trainer != DEFAULT_TRAINER:
         trainer_api(trainer).get("/v1/runs")
     if training.name is not None and not re.fullmatch(RUN_PATTERN, training.name):
@@ -155,14 +160,18 @@ def _questions(training: GraphTraining, home: Path) -> str:
     with closing(GraphCatalog(home)) as catalog:
         store = catalog.get(training.graph)
         made_of = [training.graph, store.version, training.count, training.seed]
+        made_of += [sorted(training.called.items()), *filter(None, [training.paraphrase_with])]
         # The @ of a view would begin the design of a data set.
         stem = training.graph.replace("@", "-")
-        name = f"{stem}-made-{_digest([*made_of, sorted(training.called.items())])}"
+        name = f"{stem}-made-{_digest(made_of)}"
         directory = data_directory(home) / name
         if directory.exists():
             typer.echo(f"{directory}: the questions were made before")
             return name
-        made = make_and_show(store, training.graph, training.count, training.called, training.seed, home)
+        with open_paraphraser(training.paraphrase_with, training.seed) as paraphraser:
+            made = make_and_show(
+                store, training.graph, training.count, training.called, training.seed, home, paraphraser
+            )
     splits = split_made(made.questions, training.seed)
     try:
         write_splits(splits, directory)

@@ -137,21 +137,25 @@ class IndexBuilder:
         relation_ranks = _write_terms(
             directory, "relations", "relation_names", "relation_labels", relation_ids, self._relation_labels
         )
-        sizes = len(node_ids), len(relation_ids), len(node_ids)
-        heads, links, tails = distinct_rows(
+        num_nodes = len(node_ids)
+        sizes = num_nodes, len(relation_ids), num_nodes
+        renumbered = (
             node_ranks[_numbers(self._heads)],
             relation_ranks[_numbers(self._links)],
             node_ranks[_numbers(self._tails)],
-            sizes=sizes,
         )
+        # Sorting takes most of the memory, so what it does not need is given up before it.
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
+        del node_ids
+        heads, links, tails = distinct_rows(*renumbered, sizes=sizes)
+        del renumbered
         is_type = np.zeros(len(relation_ids), bool)
         is_type[
             [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in self._type_relations]
         ] = True
         write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
-        _write_side(directory, "out", heads, links, tails, len(node_ids))
-        _write_side(directory, "in", *distinct_rows(tails, links, heads, sizes=sizes), len(node_ids))
+        _write_side(directory, "out", heads, links, tails, num_nodes)
+        _write_side(directory, "in", *distinct_rows(tails, links, heads, sizes=sizes), num_nodes)
         columns = heads.data, links.data, tails.data
         dated = {
             _place(columns, (int(node_ranks[head]), int(relation_ranks[link]), int(node_ranks[tail]))): times
@@ -287,8 +291,13 @@ def distinct_rows(*columns: Numbers, sizes: tuple[int, int, int]) -> tuple[Numbe
     if prod(sizes) <= np.iinfo(np.intp).max:  # a row is one number, which is sorted in a tenth of the time
         rows = np.ravel_multi_index(columns, sizes)
         rows.sort()
-        places = np.unravel_index(rows[_changes(rows)], sizes)
-        return places[0].astype(np.uint32), places[1].astype(np.uint32), places[2].astype(np.uint32)
+        rows = rows[_changes(rows)]
+        # Column by column; `np.unravel_index` would need twice the memory.
+        third = (rows % sizes[2]).astype(np.uint32)
+        rows //= sizes[2]
+        second = (rows % sizes[1]).astype(np.uint32)
+        rows //= sizes[1]
+        return rows.astype(np.uint32), second, third
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]
     kept = _changes(*ordered)

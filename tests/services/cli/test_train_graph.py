@@ -17,6 +17,7 @@ from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits, State
 from services.cli import following, train_graph, training
 from services.http import background, problem
+from tests.chat_server import serve
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
@@ -137,6 +138,28 @@ def test_one_command_makes_questions_trains_and_promotes_what_answers_better(
     # Other values of the recipe are another run on the same questions.
     in_process(*ARGUMENTS, "--set", "schedule.steps=3")
     assert [other["dataset"] for _, other in trainer.received] == [order["dataset"]] * 2
+
+
+def test_a_chat_model_may_reword_the_questions(trainer, scores, in_process, tmp_path, monkeypatch):
+    scores["reader"] = 0.5
+    in_process(*ARGUMENTS)
+    [(_, plain)] = trainer.received
+    for name in ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    code, _, err = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
+    assert (code, "set KBQA_GATEWAY_CHAT_URL (or OPENAI_BASE_URL)" in err) == (2, True)
+    with serve() as chat:
+        chat.script = lambda body: f"Say, {json.loads(body['messages'][-1]['content'])['question']}"
+        monkeypatch.setenv("KBQA_GATEWAY_CHAT_URL", chat.url)
+        code, out, err = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
+    assert (code, "questions are in the words of wordy" in out) == (0, True), err
+    order = trainer.received[-1][1]
+    assert order["dataset"] != plain["dataset"]
+    splits = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits
+    assert "model:wordy" in {question.wording for question in splits.train}
+    # Repeated, the model is not needed any more.
+    code, out, _ = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
+    assert (code, "the questions were made before" in out) == (0, True)
 
 
 def test_repeated_it_goes_on_where_it_was_stopped(trainer, scores, in_process, tmp_path):
