@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, FastAPI, Header, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,6 +34,11 @@ from services.kg_server.callers import Caller, caller_of
 from services.kg_server.settings import KgServerSettings
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# While a change is made, the event loop alternates between leaving time to it and taking time for look-ups.
+_GIVEN_S, _TAKEN_S = 0.0005, 0.003
 
 _UPDATE, _TRIPLES, _JSON = "application/sparql-update", "application/n-triples", "application/json"
 
@@ -103,7 +110,7 @@ def add_changes(
         # Keys of different callers are different.
         key = f"{caller.client}:{idempotency_key}" if idempotency_key else ""
         try:
-            changed = await run_in_threadpool(changes.change, kg, read, key=key)
+            changed = await _beside_look_ups(partial(changes.change, kg, read, key=key))
         except GraphNotFoundError:
             known = await run_in_threadpool(listed, catalog, caller)
             raise GraphNotFoundError(kg, [info.name for info in known]) from None
@@ -117,6 +124,20 @@ def add_changes(
 
     app.include_router(router)
     return compactions
+
+
+async def _beside_look_ups(work: Callable[[], T]) -> T:
+    """What `work` returns, which runs in a thread.
+
+    An event loop that look-ups keep busy takes the interpreter's lock again before a thread that comes back
+    from the disk has woken up to take it, and a change would take up to two seconds. So the loop sleeps now
+    and then.
+    """
+    done = asyncio.ensure_future(run_in_threadpool(work))
+    while not done.done():
+        time.sleep(_GIVEN_S)
+        await asyncio.wait({done}, timeout=_TAKEN_S)
+    return await done
 
 
 def _require_right(caller: Caller, kg: str) -> None:
