@@ -11,7 +11,8 @@ from kbqa.tracing import traced
 from services.http import exit_code, serve
 from services.kg_server.settings import KgServerSettings
 
-# Of threads, which is a fifth of Python's default: a look-up waits that long for a change that computes.
+# After which a thread gives way to another, a fifth of Python's default: a look-up waits that long for a
+# change that computes.
 _SWITCH_INTERVAL_S = 0.001
 
 
