@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,8 +34,6 @@ from services.kg_server.callers import Caller, caller_of
 from services.kg_server.settings import KgServerSettings
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # While a change is made, the event loop alternates between leaving time to it and taking time for look-ups.
 _GIVEN_S, _TAKEN_S = 0.0005, 0.003
@@ -110,7 +108,8 @@ def add_changes(
         # Keys of different callers are different.
         key = f"{caller.client}:{idempotency_key}" if idempotency_key else ""
         try:
-            changed = await _beside_look_ups(partial(changes.change, kg, read, key=key))
+            async with _giving_way():
+                changed = await run_in_threadpool(changes.change, kg, read, key=key)
         except GraphNotFoundError:
             known = await run_in_threadpool(listed, catalog, caller)
             raise GraphNotFoundError(kg, [info.name for info in known]) from None
@@ -126,18 +125,24 @@ def add_changes(
     return compactions
 
 
-async def _beside_look_ups(work: Callable[[], T]) -> T:
-    """What `work` returns, which runs in a thread.
+@asynccontextmanager
+async def _giving_way() -> AsyncIterator[None]:
+    """Lets a thread that is waited for go on, however busy the event loop is.
 
-    An event loop that look-ups keep busy takes the interpreter's lock again before a thread that comes back
-    from the disk has woken up to take it, and a change would take up to two seconds. So the loop sleeps now
-    and then.
+    A loop that look-ups keep busy takes the interpreter's lock again before a thread that comes back from the
+    disk has woken up to take it, and a change would take up to two seconds. So the loop sleeps now and then.
     """
-    done = asyncio.ensure_future(run_in_threadpool(work))
-    while not done.done():
-        time.sleep(_GIVEN_S)
-        await asyncio.wait({done}, timeout=_TAKEN_S)
-    return await done
+
+    async def sleep_now_and_then() -> None:
+        while True:
+            time.sleep(_GIVEN_S)
+            await asyncio.sleep(_TAKEN_S)
+
+    sleeping = asyncio.create_task(sleep_now_and_then())
+    try:
+        yield
+    finally:
+        sleeping.cancel()
 
 
 def _require_right(caller: Caller, kg: str) -> None:
