@@ -142,8 +142,6 @@ def test_one_command_makes_questions_trains_and_promotes_what_answers_better(
 
 def test_a_chat_model_may_reword_the_questions(trainer, scores, in_process, tmp_path, monkeypatch):
     scores["reader"] = 0.5
-    in_process(*ARGUMENTS)
-    [(_, plain)] = trainer.received
     for name in ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     code, _, err = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
@@ -153,13 +151,14 @@ def test_a_chat_model_may_reword_the_questions(trainer, scores, in_process, tmp_
         monkeypatch.setenv("KBQA_GATEWAY_CHAT_URL", chat.url)
         code, out, err = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
     assert (code, "questions are in the words of wordy" in out) == (0, True), err
-    order = trainer.received[-1][1]
-    assert order["dataset"] != plain["dataset"]
+    [(_, order)] = trainer.received
     splits = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits
     assert "model:wordy" in {question.wording for question in splits.train}
-    # Repeated, the model is not needed any more.
+    # Repeated, the model is asked nothing any more, and without it the questions are others.
     code, out, _ = in_process(*ARGUMENTS, "--paraphrase-with", "openai:wordy")
     assert (code, "the questions were made before" in out) == (0, True)
+    in_process(*ARGUMENTS)
+    assert trainer.received[-1][1]["dataset"] != order["dataset"]
 
 
 def test_repeated_it_goes_on_where_it_was_stopped(trainer, scores, in_process, tmp_path):
