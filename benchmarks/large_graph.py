@@ -113,9 +113,9 @@ def _load(home: Path, size: int) -> _Graph:
     home.mkdir()
     file = home / "graph.tsv"
     bodies = write_bodies(home / "bodies.jsonl", write_graph(file, size), 1)
-    loaded = _timed(_LOAD, home, file)
+    loaded = _printed_by(_LOAD, home, file)
     _write_n_triples(file, home / "graph.nt")
-    alone_s = _timed(_LOAD_ALONE, home / "alone", home / "graph.nt")
+    alone_s = _printed_by(_LOAD_ALONE, home / "alone", home / "graph.nt")
     index, store = (
         sum(part.stat().st_size for part in home.glob(f"graphs/graph/*/{name}/*"))
         for name in ("index", "store")
@@ -126,7 +126,7 @@ def _load(home: Path, size: int) -> _Graph:
     )
 
 
-def _timed(program: str, *arguments: Path) -> Any:
+def _printed_by(program: str, *arguments: Path) -> Any:
     """What a program prints, in a process of its own, so that its peak of memory is that of loading."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)

@@ -110,6 +110,7 @@ def teach(
         CorrectionsError: no correction was accepted, or another lesson is going on.
         NoPolicyError: no policy is promoted.
         RunConflictError: there is a run of that name.
+        RecipeError: an override is wrong.
         RunError: the run cannot go on.
     """
     if not examined.accepted:
@@ -122,21 +123,25 @@ def teach(
     run = name or f"lesson-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     if (home / "runs" / run).exists() or store.ids(run):
         raise RunConflictError(f"run {run} already exists: choose another name")
-    original = recipe_from(before.recipe(), before.run)
+    original, student = recipe_from(before.recipe(), before.run), Student.of(before)
+    imitates = isinstance(student.model, Chooser)
+
+    def recipe_with(shown: int) -> Recipe:
+        changes = {**_changes(original, shown), **(overrides or {})}
+        return recipe_from(before.recipe(), before.run, changes)
+
+    recipe_with(int(imitates))  # wrong overrides are found before the policy is asked, which takes a while
     questions = [one.question() for one in examined.accepted]
     with _aside(record.directory) as aside:
         precision: Precision = "bfloat16" if original.optimisation.precision == "bf16" else "float32"
-        student = Student.of(before)
         (aside / "base").mkdir()
         student.save(aside / "base", precision)
         shown: list[DemonstrationEntry] = []
-        if isinstance(student.model, Chooser):
+        if imitates:
             shown = demonstrations(before, original, questions, earlier.train, tools, share, seed)
             if not shown:
                 raise CorrectionsError("no path to the answers of these corrections can be played")
-        recipe = recipe_from(
-            before.recipe(), before.run, {**_changes(original, len(shown)), **(overrides or {})}
-        )
+        recipe = recipe_with(len(shown))
         _write(aside / "data", questions, earlier)
         directory = Runs(aside / "runs").create(
             recipe.model_copy(update={"base_model": str(aside / "base")}),
@@ -160,7 +165,11 @@ def teach(
 
 
 def _changes(original: Recipe, shown: int) -> Mapping[str, Any]:
-    """What the recipe of a lesson changes, which shows so many demonstrations; 0: it learns from rewards."""
+    """What a lesson changes in the recipe.
+
+    Args:
+        shown: number of demonstrations that are imitated; 0 stands for learning from rewards.
+    """
     if not shown:
         rate = _SLOWER * original.optimisation.learning_rate
         return {**_CHANGES, **_BY_REWARDS, "optimisation.learning_rate": rate}

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +67,7 @@ def add_changes(
     """Add the route to `app`; returns what writes changed graphs whole, to be closed with the server."""
     router = APIRouter(prefix="/v1/kg", tags=["graphs"])
     changes = GraphChanges(catalog)
-    compactions = Compactions(changes, settings.home)
+    compactions, giving_way = Compactions(changes, settings.home), GivingWay()
     counted, seconds = metrics.counter("kbqa_kg_changes_total"), metrics.histogram("kbqa_kg_change_seconds")
 
     @router.post(
@@ -108,7 +106,7 @@ def add_changes(
         # Keys of different callers are different.
         key = f"{caller.client}:{idempotency_key}" if idempotency_key else ""
         try:
-            async with _giving_way():
+            async with giving_way:
                 changed = await run_in_threadpool(changes.change, kg, read, key=key)
         except GraphNotFoundError:
             known = await run_in_threadpool(listed, catalog, caller)
@@ -125,24 +123,34 @@ def add_changes(
     return compactions
 
 
-@asynccontextmanager
-async def _giving_way() -> AsyncIterator[None]:
-    """Lets a thread that is waited for go on, however busy the event loop is.
+class GivingWay:
+    """While it is entered, the event loop sleeps now and then, so that a thread that is waited for goes on.
 
     A loop that look-ups keep busy takes the interpreter's lock again before a thread that comes back from the
-    disk has woken up to take it, and a change would take up to two seconds. So the loop sleeps now and then.
+    disk has woken up to take it, and a change would take up to two seconds. However many changes are waited
+    for, the loop sleeps as often as for one.
     """
 
-    async def sleep_now_and_then() -> None:
-        while True:
-            time.sleep(_GIVEN_S)
-            await asyncio.sleep(_TAKEN_S)
+    def __init__(self) -> None:
+        self._entered = 0
+        self._sleeping: asyncio.Task[None] | None = None
 
-    sleeping = asyncio.create_task(sleep_now_and_then())
-    try:
-        yield
-    finally:
-        sleeping.cancel()
+    async def __aenter__(self) -> None:
+        self._entered += 1
+        if self._sleeping is None:
+            self._sleeping = asyncio.create_task(_sleep_now_and_then())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._entered -= 1
+        if self._sleeping is not None and not self._entered:
+            self._sleeping.cancel()
+            self._sleeping = None
+
+
+async def _sleep_now_and_then() -> None:
+    while True:
+        time.sleep(_GIVEN_S)
+        await asyncio.sleep(_TAKEN_S)
 
 
 def _require_right(caller: Caller, kg: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.concurrency import run_in_threadpool
 
-from services.kg_server.changes import _giving_way
+from services.kg_server.changes import GivingWay
 
 
 async def _beside_a_busy_loop(work):
@@ -23,7 +23,7 @@ async def _beside_a_busy_loop(work):
 
     busy = asyncio.create_task(stay_busy())
     try:
-        async with _giving_way():
+        async with GivingWay():
             return await run_in_threadpool(work), rounds
     finally:
         busy.cancel()
@@ -48,3 +48,23 @@ def test_an_error_of_the_work_is_raised_and_nothing_goes_on_sleeping():
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(fail()) == set()
+
+
+def test_many_changes_at_once_take_no_more_of_the_loop_than_one():
+    async def tasks_beside(number):
+        giving_way, ended = GivingWay(), asyncio.Event()
+
+        async def wait():
+            async with giving_way:
+                await ended.wait()
+
+        waiting = [asyncio.create_task(wait()) for _ in range(number)]
+        await asyncio.sleep(0.01)
+        beside = asyncio.all_tasks() - {asyncio.current_task(), *waiting}
+        ended.set()
+        await asyncio.gather(*waiting)
+        await asyncio.sleep(0)
+        return len(beside), len(asyncio.all_tasks()) - 1
+
+    assert asyncio.run(tasks_beside(1)) == (1, 0)
+    assert asyncio.run(tasks_beside(5)) == (1, 0)

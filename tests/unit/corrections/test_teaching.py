@@ -11,7 +11,7 @@ import pytest
 from kbqa.corrections import CorrectionRecord
 from kbqa.corrections import teaching as room
 from kbqa.corrections.judging import Judgement
-from kbqa.errors import CorrectionsError, NoPolicyError, RunConflictError
+from kbqa.errors import CorrectionsError, NoPolicyError, RecipeError, RunConflictError
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
@@ -113,6 +113,12 @@ def test_nothing_can_be_learned_without_corrections_or_without_a_policy(home, tm
         learn(tmp_path / "empty", correction(0))
     with pytest.raises(RunConflictError, match="run first already exists"):
         learn(home, correction(0), name="first")
+
+
+def test_wrong_overrides_are_found_before_the_policy_is_asked(home, monkeypatch):
+    monkeypatch.setattr(room, "demonstrations", lambda *_: pytest.fail("the policy was asked"))
+    with pytest.raises(RecipeError, match=r"cold_start\.steps"):
+        learn(home, correction(0), cut={"cold_start.steps": -1})
 
 
 def test_two_lessons_do_not_go_on_at_once(home, judged):
