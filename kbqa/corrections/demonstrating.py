@@ -1,8 +1,8 @@
 """What a policy that chooses imitates in a lesson: corrections, and what it already answers right.
 
 A correction names no relation, so a path is mined that leads from its topic to its answers. An earlier
-question is replayed as the policy itself answered it. So the policy keeps what it does well, also where no
-path can be mined, such as counts.
+question is replayed as the policy itself answered it, if it did so correctly. This also covers questions for
+which no path can be mined, such as counts.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def demo(
 ) -> None:
     """Train an agent on question-answer pairs, and ask it a question.
 
-    Takes about five minutes on two cores, and up to three times as long if they are busy. The policy stays
-    in KBQA_HOME, and `kbqa up` serves it.
+    On two cores, this takes about five minutes; on a busy machine, it can take three times as long. The
+    policy stays in KBQA_HOME, and `kbqa up` serves it.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -95,7 +95,7 @@ def demo(
 
 
 def _unhurried(recipe: str) -> dict[str, float]:
-    """Time for all steps of a recipe on a machine that is busy with something else, too."""
+    """Overrides that extend the recipe's time limit, so that a busy machine can finish all of its steps."""
     limit_s = load_recipe(recipe).schedule.max_run_seconds
     return {} if limit_s is None else {"schedule.max_run_seconds": max(limit_s, _LONGEST_S)}
 

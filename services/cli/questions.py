@@ -48,9 +48,9 @@ ParaphraseWith = Annotated[
     typer.Option(
         "--paraphrase-with",
         metavar=f"{CHAT}MODEL",
-        help="Let a chat model say the questions in other words. The endpoint is KBQA_GATEWAY_CHAT_URL and "
-        "KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY). Words that fail a check are not "
-        "taken.",
+        help="Let a chat model reword the questions. Its endpoint is KBQA_GATEWAY_CHAT_URL and "
+        "KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY). A question keeps its own "
+        "words if the new ones fail a check.",
     ),
 ]
 
@@ -131,7 +131,7 @@ def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
 
 @contextmanager
 def open_paraphraser(model: str | None, seed: int) -> Iterator[Paraphraser | None]:
-    """What lets a chat model say questions in other words; None without a model.
+    """A paraphraser that asks a chat model; None if `model` is None.
 
     Raises:
         ConfigurationError: see `chat_model`.

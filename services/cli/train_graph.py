@@ -55,7 +55,7 @@ class GraphTraining:
     Attributes:
         count: questions to make, at most.
         called: relation → noun for its heads.
-        paraphrase_with: the chat model that says the questions in other words, as openai:MODEL.
+        paraphrase_with: chat model that rewords the questions, as openai:MODEL; None leaves them as they are.
         overrides, limits: of the recipe, and of the questions of each split.
         name: of the run and of its policy; by default that of the graph and a digest of the order.
     """
