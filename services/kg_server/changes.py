@@ -126,9 +126,9 @@ def add_changes(
 class GivingWay:
     """While it is entered, the event loop sleeps now and then, so that a thread that is waited for goes on.
 
-    A loop that look-ups keep busy takes the interpreter's lock again before a thread that comes back from the
-    disk has woken up to take it, and a change would take up to two seconds. However many changes are waited
-    for, the loop sleeps as often as for one.
+    A thread that returns from the disk needs the interpreter's lock. If look-ups keep the loop busy, the loop
+    takes the lock again before the thread wakes up, and a change takes half a second or more. The loop does
+    not sleep more often if several changes are waited for.
     """
 
     def __init__(self) -> None:
