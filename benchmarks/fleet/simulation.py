@@ -253,6 +253,7 @@ class _Fleet:
         self._probed, self._callers, self._single = probed, callers, single
         self._shared, self._run = shared, run
         self._peaks = Peaks()
+        self._replies: dict[str, int] = {}  # size of each that lay on the trainer's disk, by file name
         self._ending = threading.Event()
 
     def wait_ready(self) -> None:
@@ -307,8 +308,7 @@ class _Fleet:
             time.sleep(0.2)
 
     def reply_bytes(self) -> float:
-        sizes = [path.stat().st_size for path in (self._run.path / "inbox").glob("*.json")]
-        return sum(sizes) / max(1, len(sizes))
+        return sum(self._replies.values()) / max(1, len(self._replies))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -337,6 +337,9 @@ class _Fleet:
             peaks.clients = max(peaks.clients, info["connected_clients"])
             peaks.memory = max(peaks.memory, info["used_memory"])
             peaks.files = max(peaks.files, trainer.num_fds())
+            for path in (self._run.path / "inbox").glob("*.json"):
+                with suppress(FileNotFoundError):  # the training process has taken it
+                    self._replies[path.name] = path.stat().st_size
             for queue in QUEUES:
                 length = self._redis.llen(queue)
                 peaks.queued[queue] = max(peaks.queued[queue], length)
