@@ -173,7 +173,9 @@ def _load_base(base: Path, adapter: Path) -> Any:
     if is_adapter(base):
         return load_adapted(base)
     if is_encoder(base):
-        return begin_chooser(base, tags_of(adapter), 0, _head_of(adapter))[0]  # the adapter brings the head
+        return begin_chooser(base, tags_of(adapter, base), 0, _head_of(adapter))[
+            0
+        ]  # the adapter brings the head
     return load_whole(base)
 
 

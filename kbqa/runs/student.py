@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from kbqa.bases import find_base
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.policies.adapters import AdaptedModel
-from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
+from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, marks_of
 from kbqa.policies.chooser.model import RECURRENT, Chooser
 from kbqa.policies.in_process import load_model
 from kbqa.policies.probe import Precision, Probe
@@ -144,7 +144,8 @@ class Student:
             return student if chat_template else student.without_template()
         with TemporaryDirectory() as beginning:
             model, tokenizer = begin_chooser(directory, tags, seed, chooser_head)
-            save_model(model, tokenizer, Path(beginning), pad=PAD, end=END)
+            marks = marks_of(tokenizer)
+            save_model(model, tokenizer, Path(beginning), pad=marks.pad, end=marks.end)
             return cls.load(Path(beginning))
 
     def warm_up(

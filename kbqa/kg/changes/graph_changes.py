@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,7 +92,9 @@ class GraphChanges:
             if store.triples + done.inserted == done.deleted:
                 raise GraphChangeError("the changes would leave no triple, and a graph has at least one")
             version, number = name_of_change(manifest, batch.digest)
-            old, now = (_relations(base, difference) for difference in (known, done.difference))
+            touched = {relation for _, relation, _ in batch.inserted | batch.deleted}
+            touched.update(manifest.lost_relations)
+            old, now = (_stated(touched, base, difference) for difference in (known, done.difference))
             lost, new = tuple(sorted(old - now)), tuple(sorted(now - old))
             gone = tuple(sorted({*manifest.lost_relations, *lost} - now))
             manifest = replace(manifest, lost_relations=gone)
@@ -225,9 +227,13 @@ class GraphChanges:
             )
 
 
-def _relations(base: OxigraphStore, difference: Difference) -> set[str]:
-    """The ids of the relations that a fact has."""
-    change = Counter(relation for _, relation, _ in difference.inserted)
-    change.subtract(relation for _, relation, _ in difference.deleted)
-    there = {item.id for link, item in base.links() if base.num_with(link) + change[item.id] > 0}
-    return there | {relation for relation, count in change.items() if count > 0}
+def _stated(relations: Iterable[str], base: OxigraphStore, difference: Difference) -> set[str]:
+    """Those of some relations, by id, that a fact has."""
+    more = Counter(relation for _, relation, _ in difference.inserted)
+    more.subtract(relation for _, relation, _ in difference.deleted)
+    links = {relation: base.terms[1].number(relation) for relation in relations}
+    return {
+        relation
+        for relation, link in links.items()
+        if more[relation] > 0 or (link is not None and base.has_more_with(link, -more[relation]))
+    }

@@ -117,13 +117,9 @@ class Adjacency:
         """The relations by number, ascending."""
         return enumerate(self._relations)
 
-    def num_with(self, link: int) -> int:
-        """The number of triples with a relation."""
-        return int(self._sizes[link])
-
-    @cached_property
-    def _sizes(self) -> Numbers:
-        return self.sides[0].sizes(len(self._relations))
+    def has_more_with(self, link: int, than: int) -> bool:
+        """Whether more triples than `than` have a relation."""
+        return self.sides[0].has_more(link, than)
 
     def links_named(self, *names: str) -> list[int]:
         """The numbers of relations, given by id or label."""

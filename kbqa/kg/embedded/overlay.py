@@ -299,7 +299,7 @@ class _Builder:
                     label, others = id_, []
                 new.append(Item(id_, label))
                 own[id_] = others
-            elif count < 0 and not self._base.num_with(link) + count:
+            elif count < 0 and not self._base.has_more_with(link, -count):
                 gone.add(link)
         for id_, (label, others) in names.items():
             link = self._links.number(id_)

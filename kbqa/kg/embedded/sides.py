@@ -12,6 +12,8 @@ import numpy as np
 from kbqa.kg.embedded.tables import map_numbers
 from kbqa.kg.embedded.walks import Numbers, Ranges, WalkedSide, bisected, concatenated
 
+_LOOKED_AT = 1 << 20  # groups at a time
+
 Columns = tuple[Numbers, Numbers, Numbers]
 
 
@@ -57,11 +59,15 @@ class MappedSide:
         """The number of (node, relation) pairs."""
         return len(self._relations)
 
-    def sizes(self, num_relations: int) -> Numbers:
-        """The number of triples with each relation. [num_relations]"""
-        sizes = np.diff(np.asarray(self._starts).astype(np.int64))
-        counted: Numbers = np.bincount(np.asarray(self._relations), sizes, num_relations).astype(np.int64)
-        return counted
+    def has_more(self, relation: int, than: int) -> bool:
+        """Whether more triples than `than` have a relation. Stops looking as soon as it has found them."""
+        relations, starts, found = np.asarray(self._relations), np.asarray(self._starts), 0
+        for first in range(0, len(relations), _LOOKED_AT):
+            groups = first + np.flatnonzero(relations[first : first + _LOOKED_AT] == relation)
+            found += int((starts[groups + 1].astype(np.int64) - starts[groups]).sum())
+            if found > than:
+                return True
+        return found > than
 
     def relations_of(self, node: int) -> memoryview:
         return self._relations[self._groups[node] : self._groups[node + 1]]

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import BertConfig, BertModel
+from transformers import AutoConfig, BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 from transformers.initialization import no_init_weights
 from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
@@ -36,6 +36,12 @@ HEADS: Mapping[str, type[RecurrentHead] | type[AttentiveHead]] = {
 }
 """The head of a chooser, by name."""
 
+ENCODERS: Mapping[str, type[BertModel] | type[XLMRobertaModel]] = {
+    BertConfig.model_type: BertModel,
+    XLMRobertaConfig.model_type: XLMRobertaModel,
+}
+"""The encoders that a chooser can have, by the type that their configuration names."""
+
 # Weights with a row for each kind of option, of which the first heads knew fewer.
 _KIND_ROWS = {"head.direction": len(KINDS), "head.kind.weight": len(KINDS) + 1} | {
     f"head.operate.{part}": len(KINDS) - RELATIONS for part in ("weight", "bias")
@@ -43,16 +49,16 @@ _KIND_ROWS = {"head.direction": len(KINDS), "head.kind.weight": len(KINDS) + 1} 
 
 
 class Chooser(BertPreTrainedModel):  # type: ignore[misc]
-    """A BERT with a head; `BertModel` can load the encoder from its saved directory.
+    """An encoder with a head; `BertModel` can load a BERT from the saved directory.
 
     Its configuration says which head it has (`chooser_head`; recurrent if it does not say), which tokens are
     the tags of the dialect (`chooser_tags`: they are parsed, never embedded), which tokens begin and end a
     text, and which word is read in place of the topic.
     """
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig | XLMRobertaConfig) -> None:
         super().__init__(config)
-        self.bert = BertModel(config, add_pooling_layer=False)
+        self.bert = ENCODERS[config.model_type](config, add_pooling_layer=False)
         self.head: RecurrentHead | AttentiveHead = HEADS[getattr(config, "chooser_head", RECURRENT)](
             config.hidden_size
         )
@@ -72,7 +78,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         """
         try:
             with no_init_weights():
-                model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
+                model = cls(config_of(directory))
             model.load_state_dict(renewed(load_file(directory / "model.safetensors")))
         except RuntimeError as error:
             raise PolicyIntegrityError(
@@ -175,11 +181,24 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
                 return f"token {position}: {token_ids[position]} is not an option of its turn"
             asked.append(decision)
         texts = {d.question for d in asked} | {words.token_ids for words in relations_of(asked)}
-        known = self.config.vocab_size
+        # A vocabulary may be smaller than its matrix: then there are rows for tags.
+        known = min(self.config.vocab_size, *self.config.chooser_tags.values())
         foreign = (id_ for ids in texts for id_ in ids if not 0 <= id_ < known and id_ not in self.in_place)
         if (id_ := next(foreign, None)) is not None:
             return f"{id_} is not in the policy's vocabulary of {known}, or is a tag where no tag belongs"
         return None
+
+
+def config_of(directory: Path) -> BertConfig | XLMRobertaConfig:
+    """The configuration of an encoder.
+
+    Raises:
+        OSError, ValueError: there is none, or it is that of another kind of model.
+    """
+    config = AutoConfig.from_pretrained(directory, local_files_only=True)
+    if config.model_type not in ENCODERS:
+        raise ValueError(f"{config.model_type} is not one of {', '.join(ENCODERS)}")
+    return config
 
 
 def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from kbqa.errors import BaseNotFoundError, PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.adapters import AdaptedModel
-from kbqa.policies.chooser.beginning import END, PAD, begin_chooser
+from kbqa.policies.chooser.beginning import WORD_PIECE, begin_chooser
 from kbqa.policies.in_process import load_model
 from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.runs.student import Student
@@ -149,7 +149,7 @@ def test_an_adapter_of_a_chooser_is_merged_into_that_chooser_and_brings_its_own_
     with torch.no_grad():
         for parameter in chooser.parameters():
             parameter.add_(0.1)  # so that it is not the encoder of which it was made
-    save_model(chooser, tokenizer, tmp_path / "base", pad=PAD, end=END)
+    save_model(chooser, tokenizer, tmp_path / "base", pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     student = Student.pretrained(str(tmp_path / "base"), ChoosingProtocol.tags, seed=2)
     torch.testing.assert_close(student.model.state_dict(), chooser.state_dict())
     add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), seed=3)
@@ -166,7 +166,7 @@ def test_an_adapter_of_a_chooser_is_merged_into_that_chooser_and_brings_its_own_
 def choosers_adapter(directory):
     """The weights of an adapter that is saved in `adapter`; its base is in `base`."""
     chooser, tokenizer = begin_chooser(save_encoder(directory / "encoder"), ChoosingProtocol.tags, seed=1)
-    save_model(chooser, tokenizer, directory / "base", pad=PAD, end=END)
+    save_model(chooser, tokenizer, directory / "base", pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     student = Student.pretrained(str(directory / "base"), ChoosingProtocol.tags, seed=1)
     add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), seed=3)
     student.save(directory / "adapter")

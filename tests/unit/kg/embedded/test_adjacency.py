@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbqa.kg.actions import DatedItem, Item
+from kbqa.kg.embedded import sides
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import IndexBuilder
 from kbqa.kg.embedded.names import literal_value
@@ -199,3 +200,19 @@ def test_types_are_the_tails_of_type_relations():
 )
 def test_the_value_of_a_literal_is_what_it_says(literal, value):
     assert literal_value(literal) == value
+
+
+@pytest.fixture(scope="module")
+def few_at_a_time():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sides, "_LOOKED_AT", 3)
+        yield
+
+
+@given(GRAPHS)
+@settings(deadline=None)
+def test_whether_more_triples_have_a_relation_is_known_without_counting_all(few_at_a_time, triples):
+    index = adjacency(triples)
+    for link, relation in index.links():
+        number = sum(1 for _, found, _ in set(triples) if found == relation.id)
+        assert [index.has_more_with(link, than) for than in (0, number - 1, number)] == [True, True, False]

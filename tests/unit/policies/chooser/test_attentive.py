@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.chooser.attentive import AttentiveHead
-from kbqa.policies.chooser.beginning import END, PAD, begin_chooser
+from kbqa.policies.chooser.beginning import WORD_PIECE, begin_chooser
 from kbqa.policies.chooser.encoding import best_behind, nearer
 from kbqa.policies.chooser.model import ATTENTIVE, relations_of
 from kbqa.policies.chooser.reading import KINDS
@@ -107,7 +107,7 @@ def test_a_question_without_options_but_the_answer(codec, model):
 
 
 def test_a_directory_keeps_its_head(begun, model, codec, tmp_path):
-    save_model(model, begun[1], tmp_path, pad=PAD, end=END)
+    save_model(model, begun[1], tmp_path, pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     loaded = load_model(tmp_path)
     assert isinstance(loaded.head, AttentiveHead)
     asked = every_decision(codec, model)

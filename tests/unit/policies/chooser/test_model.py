@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers import BertModel
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
+from kbqa.policies.chooser.beginning import WORD_PIECE, begin_chooser, is_encoder
 from kbqa.policies.chooser.encoding import Encoded, further, nearer
 from kbqa.policies.chooser.model import HEADS, Chooser
 from kbqa.policies.chooser.reading import Decision, Option, Words
@@ -281,7 +281,7 @@ def test_factors_begin_as_they_say_and_change_by_shares(model):
 def test_weights_of_earlier_versions_are_loaded(beginning, shown_ahead, tmp_path):
     """Factors were plain parameters, `behind` as a tenth; before that, nothing lay behind options."""
     _, model, tokenizer = beginning
-    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    save_model(model, tokenizer, tmp_path, pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     weights = load_file(tmp_path / "model.safetensors")
     for name in FACTORS:
         del weights[f"head.{name}.exponent"]
@@ -297,7 +297,7 @@ def test_weights_of_earlier_versions_are_loaded(beginning, shown_ahead, tmp_path
 @pytest.mark.parametrize("head", HEADS)
 def test_a_head_that_knows_fewer_kinds_of_options_has_zeros_for_the_others(beginning, tmp_path, head):
     model, tokenizer = begin_chooser(beginning[0], Dialect.tags, 1, head)
-    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    save_model(model, tokenizer, tmp_path, pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     weights = load_file(tmp_path / "model.safetensors")
     rows = [name for name in weights if name.startswith(("head.direction", "head.operate", "head.kind."))]
     for name in rows:
@@ -311,7 +311,7 @@ def test_a_head_that_knows_fewer_kinds_of_options_has_zeros_for_the_others(begin
 
 def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
     _, model, tokenizer = beginning
-    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    save_model(model, tokenizer, tmp_path, pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     loaded = load_model(tmp_path)
     assert isinstance(loaded, Chooser)
     decision = read(TokenizerCodec.load(tmp_path), loaded, AGAIN)[1]
@@ -328,7 +328,7 @@ def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
 @pytest.mark.parametrize("damage", ["cut", "other", "absent"])
 def test_a_damaged_directory_is_refused(beginning, tmp_path, damage):
     _, model, tokenizer = beginning
-    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    save_model(model, tokenizer, tmp_path, pad=WORD_PIECE.pad, end=WORD_PIECE.end)
     weights = tmp_path / "model.safetensors"
     if damage == "cut":
         weights.write_bytes(weights.read_bytes()[:-100])
