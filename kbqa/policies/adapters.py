@@ -173,9 +173,8 @@ def _load_base(base: Path, adapter: Path) -> Any:
     if is_adapter(base):
         return load_adapted(base)
     if is_encoder(base):
-        return begin_chooser(base, tags_of(adapter, base), 0, _head_of(adapter))[
-            0
-        ]  # the adapter brings the head
+        model, _ = begin_chooser(base, tags_of(adapter, base), seed=0, head=_head_of(adapter))
+        return model  # the adapter brings the head's weights
     return load_whole(base)
 
 

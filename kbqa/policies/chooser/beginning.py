@@ -38,9 +38,8 @@ def is_encoder(directory: Path) -> bool:
     """Whether a Hugging Face directory holds an encoder alone: no language model, and no chooser."""
     try:
         config = json.loads((directory / "config.json").read_bytes())
-        return config.get("model_type") in ENCODERS and Chooser.__name__ not in config.get(
-            "architectures", ()
-        )
+        kind, classes = config.get("model_type"), config.get("architectures", ())
+        return kind in ENCODERS and Chooser.__name__ not in classes
     except (OSError, ValueError, AttributeError, TypeError):
         return False  # loading it reports what is wrong
 
