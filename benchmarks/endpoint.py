@@ -1,4 +1,7 @@
-"""The same SPARQL queries on the embedded store, on a Virtuoso beside it, and through the warm cache."""
+"""The same SPARQL queries and actions on the embedded store, and on a Virtuoso beside it.
+
+Queries also with the cache warm.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,16 +19,18 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from kbqa.datasets.world import generate_world
-from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.actions import Action, ActionResult, Success
+from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.loading.facts import named_quad
 from kbqa.kg.naming import entity_iri, relation_iri
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphStore
+from kbqa.kg.tools import LocalGraphTools
 from tests.sparql_servers import Virtuoso
 
-_QUERIES = 200
+_QUERIES, _ACTIONS = 200, 100
 _GRAPH = "urn:kbqa:benchmark"
 Triples = Sequence[tuple[str, str, str]]
 
@@ -51,13 +57,14 @@ def measure() -> list[str]:
             server.load(home / "graph.nt", _GRAPH)
             endpoint = Endpoint(server.url, (_GRAPH,), ServerKind.VIRTUOSO)
             # The first has its plans made and its pages read; the second has asked nothing yet.
-            first, second = (EndpointStore(endpoint, version="v", queries=pool) for _ in range(2))
+            first, second, third = (EndpointStore(endpoint, version="v", queries=pool) for _ in range(3))
             embedded = catalog.get("graph")
             _answers(embedded, queries), _answers(first, queries)
             local, remote = _timed(embedded, queries), _timed(second, queries)
             warm = _timed(second, queries)
             same = _answers(embedded, queries) == _answers(second, queries)
-            for store in (first, second):
+            acted = _compare_actions(embedded, third, triples)
+            for store in (first, second, third):
                 store.close()
         finally:
             server.kill()
@@ -66,7 +73,8 @@ def measure() -> list[str]:
     return [
         f"endpoint: {_QUERIES} SPARQL queries of 1 to 3 hops over {name} ({len(triples):,} triples), ms "
         f"median/p95: embedded {_figures(local)}, Virtuoso {_figures(remote)}, ratio {ratio:.1f}; "
-        f"warm cache in process {_figures(warm)}; answers {'the same' if same else 'DIFFER'}"
+        f"warm cache in process {_figures(warm)}; answers {'the same' if same else 'DIFFER'}",
+        *acted,
     ]
 
 
@@ -101,6 +109,42 @@ def _queries(triples: Triples) -> list[str]:
         )
         queries.append(f"SELECT {what} WHERE {{ {' . '.join(hops)} }}")
     return queries
+
+
+def _compare_actions(embedded: GraphStore, remote: GraphStore, triples: Triples) -> list[str]:
+    """A line for each kind of action; each action is executed once, in turn on both stores."""
+    tools = LocalGraphTools(FixedGraphs({"embedded": embedded, "remote": remote}))
+    milliseconds: dict[str, tuple[list[float], list[float]]] = {}
+    differ = Counter[str]()
+    for head, relation, tail in random.Random(1).sample(list(triples), _ACTIONS):
+        by_name = _actions(head, relation, tail)
+        by_iri = _actions(entity_iri(head), relation_iri(relation), entity_iri(tail))
+        for one, other in zip(by_name, by_iri, strict=True):
+            local, remotely = milliseconds.setdefault(one.name, ([], []))
+            found: list[ActionResult] = []
+            for graph, action, taken in (("embedded", one, local), ("remote", other, remotely)):
+                began = time.perf_counter()
+                found += tools.execute(graph, [action])
+                taken.append((time.perf_counter() - began) * 1000)
+            differ[one.name] += len({len(r.items) if isinstance(r, Success) else None for r in found}) > 1
+    return [f"  {_ACTIONS} actions of each kind, none cached, ms median/p95:"] + [
+        f"    {name}: embedded {_figures(local)}, Virtuoso {_figures(remotely)}, ratio "
+        f"{statistics.median(remotely) / statistics.median(local):.0f}; "
+        f"{differ[name]} with another number of items"
+        for name, (local, remotely) in milliseconds.items()
+    ]
+
+
+def _actions(head: str, relation: str, tail: str) -> list[Action]:
+    """One of each kind, about a fact."""
+    return [
+        Action("get_tail_relations", {"entity": head}),
+        Action("get_tail_entities", {"entity": head, "relation": relation}),
+        Action("node_relations", {"node": head, "question": "who is it about ?"}),
+        Action("follow_path", {"entity": tail, "path": [f"^{relation}"]}),
+        Action("entity_distance", {"set_a": [head], "set_b": [tail]}),
+        Action("describe", {"entity": head}),
+    ]
 
 
 def _timed(store: GraphStore, queries: Sequence[str]) -> list[float]:
