@@ -232,8 +232,5 @@ def _stated(relations: Iterable[str], base: OxigraphStore, difference: Differenc
     more = Counter(relation for _, relation, _ in difference.inserted)
     more.subtract(relation for _, relation, _ in difference.deleted)
     links = {relation: base.terms[1].number(relation) for relation in relations}
-    return {
-        relation
-        for relation, link in links.items()
-        if more[relation] > 0 or (link is not None and base.has_more_with(link, -more[relation]))
-    }
+    there = base.with_more({link: -more[name] for name, link in links.items() if link is not None})
+    return {name for name, link in links.items() if more[name] > 0 or link in there}

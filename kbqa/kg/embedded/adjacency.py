@@ -117,9 +117,9 @@ class Adjacency:
         """The relations by number, ascending."""
         return enumerate(self._relations)
 
-    def has_more_with(self, link: int, than: int) -> bool:
-        """Whether more triples than `than` have a relation."""
-        return self.sides[0].has_more(link, than)
+    def with_more(self, than: Mapping[int, int]) -> set[int]:
+        """The relations, by number, that more triples have than `than` says."""
+        return self.sides[0].with_more(than)
 
     def links_named(self, *names: str) -> list[int]:
         """The numbers of relations, given by id or label."""

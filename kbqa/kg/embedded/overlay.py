@@ -287,6 +287,8 @@ class _Builder:
         gone: set[int] = set()
         new: list[Item] = []
         own: dict[str, list[str]] = {}
+        fewer = {self._links.number(id_): -count for id_, count in change.items() if count < 0}
+        left = self._base.with_more({link: count for link, count in fewer.items() if link is not None})
         for id_, count in change.items():
             link = self._links.number(id_)
             if link is None:
@@ -299,7 +301,7 @@ class _Builder:
                     label, others = id_, []
                 new.append(Item(id_, label))
                 own[id_] = others
-            elif count < 0 and not self._base.has_more_with(link, -count):
+            elif count < 0 and link not in left:
                 gone.add(link)
         for id_, (label, others) in names.items():
             link = self._links.number(id_)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ import numpy as np
 from kbqa.kg.embedded.tables import map_numbers
 from kbqa.kg.embedded.walks import Numbers, Ranges, WalkedSide, bisected, concatenated
 
-_LOOKED_AT = 1 << 20  # groups at a time
+_COUNTED = 1 << 20  # groups that are counted at a time
 
 Columns = tuple[Numbers, Numbers, Numbers]
 
@@ -49,6 +50,9 @@ class MappedSide:
         self._relations = map_numbers(directory / f"{side}.relations.npy")
         self._starts = map_numbers(directory / f"{side}.starts.npy")
         self._neighbours = map_numbers(directory / f"{side}.neighbours.npy")
+        # Triples by relation in the first groups: to count all takes half a second for 20 million triples.
+        self._counts, self._num_counted = np.zeros(0, np.int64), 0
+        self._counting = threading.Lock()
 
     @property
     def num_edges(self) -> int:
@@ -59,15 +63,24 @@ class MappedSide:
         """The number of (node, relation) pairs."""
         return len(self._relations)
 
-    def has_more(self, relation: int, than: int) -> bool:
-        """Whether more triples than `than` have a relation. Stops looking as soon as it has found them."""
-        relations, starts, found = np.asarray(self._relations), np.asarray(self._starts), 0
-        for first in range(0, len(relations), _LOOKED_AT):
-            groups = first + np.flatnonzero(relations[first : first + _LOOKED_AT] == relation)
-            found += int((starts[groups + 1].astype(np.int64) - starts[groups]).sum())
-            if found > than:
-                return True
-        return found > than
+    def with_more(self, than: Mapping[int, int]) -> set[int]:
+        """The relations that more triples have than `than` says. Counts no further than it must."""
+        with self._counting:
+            while True:
+                found = {relation for relation, few in than.items() if self._counted(relation) > few}
+                if len(found) == len(than) or self._num_counted == self.num_groups:
+                    return found
+                self._count_on()
+
+    def _counted(self, relation: int) -> int:
+        return int(self._counts[relation]) if relation < len(self._counts) else 0
+
+    def _count_on(self) -> None:
+        first, last = self._num_counted, min(self._num_counted + _COUNTED, self.num_groups)
+        sizes = np.diff(np.asarray(self._starts[first : last + 1]).astype(np.int64))
+        more = np.bincount(np.asarray(self._relations[first:last]), sizes, len(self._counts)).astype(np.int64)
+        more[: len(self._counts)] += self._counts
+        self._counts, self._num_counted = more, last
 
     def relations_of(self, node: int) -> memoryview:
         return self._relations[self._groups[node] : self._groups[node + 1]]
