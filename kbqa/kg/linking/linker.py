@@ -37,6 +37,7 @@ from kbqa.kg.linking.tokens import (
     is_quoted,
     is_telling,
     key_of,
+    keys_of,
     parts_of_run,
     runs,
     tokens_of,
@@ -194,7 +195,7 @@ class EntityLinker:
 
         The last word of the text may be incomplete. The label of an item is the name that was found.
         """
-        words = [token.key for token in tokens_of(text)]
+        words = keys_of(text)
         found: dict[str, Item] = {}
         for key in self._fuzzy_names().beginning(words) if words else ():
             for name, entity in self._entities[key]:
@@ -359,7 +360,7 @@ class EntityLinker:
 
 
 def _add(index: _Names, lengths: dict[str, set[int]], label: str, item: Item) -> None:
-    keys = [token.key for token in tokens_of(label)]
+    keys = keys_of(label)
     if keys:
         index.setdefault(" ".join(keys), []).append((label, item))
         lengths.setdefault(keys[0], set()).add(len(keys))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kbqa.kg.actions import Item
 from kbqa.kg.linking.fuzzy_names import FuzzyNames
 from kbqa.kg.linking.linker import EntityLinker
+from kbqa.kg.linking.tokens import keys_of, tokens_of
 
 FILMS = [
     *(
@@ -432,3 +433,8 @@ def test_names_that_begin_with_a_text_are_found_as_by_looking_at_each(names, oth
         for name in found[len(first) :]:
             assert name in those
             assert any(word.startswith(words[-1]) for word in name.split(" "))
+
+
+@given(st.one_of(st.text(), st.text("Ab_-' 1é\u0301ßİ")))
+def test_keys_are_those_of_the_tokens(text):
+    assert keys_of(text) == [token.key for token in tokens_of(text)]
