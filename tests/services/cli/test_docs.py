@@ -117,7 +117,8 @@ def test_the_switches_of_a_papers_ablations_are_those_of_its_recipe(page):
 @pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
 def test_the_variables_that_a_page_sets_are_settings(page, monkeypatch):
     """Those of kg_server and of workers are read by them; the others are described in a README."""
-    described = "".join(file.read_text() for file in ROOT.glob("services/*/*.[mp]*"))
+    files = (file for pattern in ("*.md", "*.py") for file in ROOT.glob(f"services/*/{pattern}"))
+    described = "".join(file.read_text() for file in files)
     set_there = dict(
         word.split("=", 1)
         for line in lines(page)
