@@ -64,6 +64,9 @@ class KnownBase:
     package: Package
 
 
+ENCODERS = ("bert", "xlm-roberta")
+"""The types of sentence encoders that policies that choose begin with, as their config.json names them."""
+
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 

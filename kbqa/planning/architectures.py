@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kbqa.bases import sight
+from kbqa.bases import ENCODERS, sight, ways_to_get
 from kbqa.errors import PlanError
 from kbqa.recipes import Recipe
 
@@ -97,11 +97,11 @@ def architecture_of(recipe: Recipe) -> dict[str, Any] | None:
         if found is not None:  # a package's weights, beside which lies the configuration of an encoder
             return None
         raise PlanError(
-            f"base model {recipe.base_model} is not on this machine, and its size is not known: download "
-            f"it, or set base_model to one of {', '.join(PUBLISHED)}"
+            f"base model {recipe.base_model} is not on this machine: {ways_to_get(recipe.base_model)} "
+            f"(without their files, only the sizes of {', '.join(PUBLISHED)} are known)"
         )
     try:
         values: dict[str, Any] = json.loads((found[1] / "config.json").read_bytes())
     except (OSError, ValueError) as error:
         raise PlanError(f"{found[1]}: no readable config.json ({error})") from error
-    return None if values.get("model_type") == "bert" else values
+    return None if values.get("model_type") in ENCODERS else values

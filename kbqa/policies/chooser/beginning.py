@@ -12,8 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import AddedToken, Tokenizer
 
+from kbqa.bases import ENCODERS
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.model import ENCODERS, RECURRENT, Chooser, config_of
+from kbqa.policies.chooser.model import RECURRENT, Chooser, config_of
 from kbqa.policies.chooser.reading import TOPICS
 from kbqa.policies.tokenizer import TokenizerCodec
 

@@ -18,6 +18,7 @@ from transformers import AutoConfig, BertConfig, BertModel, XLMRobertaConfig, XL
 from transformers.initialization import no_init_weights
 from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
+from kbqa.bases import ENCODERS
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.attentive import AttentiveHead
 from kbqa.policies.chooser.encoding import TINY, Encoded, Ids
@@ -36,11 +37,9 @@ HEADS: Mapping[str, type[RecurrentHead] | type[AttentiveHead]] = {
 }
 """The head of a chooser, by name."""
 
-ENCODERS: Mapping[str, type[BertModel] | type[XLMRobertaModel]] = {
-    BertConfig.model_type: BertModel,
-    XLMRobertaConfig.model_type: XLMRobertaModel,
-}
-"""The encoders that a chooser can have, by the type that their configuration names."""
+_CLASSES: Mapping[str, type[BertModel] | type[XLMRobertaModel]] = dict(
+    zip(ENCODERS, (BertModel, XLMRobertaModel), strict=True)
+)
 
 # Weights with a row for each kind of option, of which the first heads knew fewer.
 _KIND_ROWS = {"head.direction": len(KINDS), "head.kind.weight": len(KINDS) + 1} | {
@@ -58,7 +57,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
 
     def __init__(self, config: BertConfig | XLMRobertaConfig) -> None:
         super().__init__(config)
-        self.bert = ENCODERS[config.model_type](config, add_pooling_layer=False)
+        self.bert = _CLASSES[config.model_type](config, add_pooling_layer=False)
         self.head: RecurrentHead | AttentiveHead = HEADS[getattr(config, "chooser_head", RECURRENT)](
             config.hidden_size
         )

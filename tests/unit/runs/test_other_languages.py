@@ -13,6 +13,7 @@ from transformers import AutoModel
 from kbqa.errors import PolicyIntegrityError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.planning.architectures import architecture_of
 from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder
 from kbqa.policy_store import PolicyStore
@@ -106,6 +107,7 @@ def test_a_policy_learns_german_from_questions_and_answers(model_type, tmp_path)
 def test_it_reads_a_text_as_its_base_does(model_type, tmp_path):
     encoder = save_multilingual_encoder(tmp_path / "encoder", model_type=model_type)
     assert is_encoder(encoder)
+    assert architecture_of(load_recipe("kg-r1-chooser", {"base_model": str(encoder)})) is None
     chooser, tokenizer = begin_chooser(encoder, ChoosingProtocol.tags, seed=1)
     alone = AutoModel.from_pretrained(encoder, add_pooling_layer=False)
     ids = tokenizer.encode("it ist ein Film").ids
