@@ -37,9 +37,10 @@ HEADS: Mapping[str, type[RecurrentHead] | type[AttentiveHead]] = {
 }
 """The head of a chooser, by name."""
 
-_CLASSES: Mapping[str, type[BertModel] | type[XLMRobertaModel]] = dict(
-    zip(ENCODERS, (BertModel, XLMRobertaModel), strict=True)
-)
+_CLASSES: Mapping[str, type[BertModel] | type[XLMRobertaModel]] = {
+    "bert": BertModel,
+    "xlm-roberta": XLMRobertaModel,
+}
 
 # Weights with a row for each kind of option, of which the first heads knew fewer.
 _KIND_ROWS = {"head.direction": len(KINDS), "head.kind.weight": len(KINDS) + 1} | {
