@@ -108,7 +108,7 @@ class ChangedStore(OxigraphStore):
         if self._named:
             values = NameDifference([], [])
         elif self.naming != self.base.naming:
-            return super()._make_linker()
+            return self._linker_in_memory()
         else:
             literals = self._literals()
             values = NameDifference(

@@ -15,6 +15,8 @@ label, then id. A result is therefore a run of ascending numbers, and a page is 
     dated.*, times.*             edges of `out` that have times, and the times
     names.json                   `NamingRules`, by which changes of the graph find names
     index.json                   counts
+
+The names by which a linker finds nodes are in further files (`mapped_names`).
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class IndexBuilder:
         self._named = named
         self._rules = NamingRules(tuple(languages), tuple(type_relations))
         self._type_relations = TYPE_RELATIONS.union(type_relations)
-        self._nodes, self._relations = _Numbering(), _Numbering()
+        self._nodes, self._relations = Numbering(), Numbering()
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
         self._node_labels, self._relation_labels = _Labels(), _Labels()
         self._times: dict[tuple[int, int, int], set[str]] = {}
@@ -154,8 +156,8 @@ class IndexBuilder:
             [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in self._type_relations]
         ] = True
         write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
-        _write_side(directory, "out", heads, links, tails, num_nodes)
-        _write_side(directory, "in", *distinct_rows(tails, links, heads, sizes=sizes), num_nodes)
+        write_side(directory, "out", heads, links, tails, num_nodes)
+        write_side(directory, "in", *distinct_rows(tails, links, heads, sizes=sizes), num_nodes)
         columns = heads.data, links.data, tails.data
         dated = {
             _place(columns, (int(node_ranks[head]), int(relation_ranks[link]), int(node_ranks[tail]))): times
@@ -210,7 +212,7 @@ def as_stored(name: str) -> str:
     return f"{sign}{whole}{'.' if fraction else ''}{fraction}"
 
 
-class _Numbering(dict[str, int]):
+class Numbering(dict[str, int]):
     """Term → number, assigned at first access."""
 
     def __missing__(self, term: str) -> int:
@@ -304,7 +306,7 @@ def distinct_rows(*columns: Numbers, sizes: tuple[int, int, int]) -> tuple[Numbe
     return ordered[0][kept], ordered[1][kept], ordered[2][kept]
 
 
-def _write_side(
+def write_side(
     directory: Path, side: str, nodes: Numbers, links: Numbers, neighbours: Numbers, num_nodes: int
 ) -> None:
     first_edges = np.flatnonzero(_changes(nodes, links))

@@ -28,6 +28,7 @@ import pyoxigraph as ox
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import IndexBuilder
+from kbqa.kg.embedded.mapped_names import MappedNames, write_names
 from kbqa.kg.embedded.names import ALIAS, FIRST_NAME, LABEL_RELATIONS, NamingRules
 from kbqa.kg.embedded.vocabulary import Vocabulary, naming_relations, texts, vocabulary
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
@@ -72,7 +73,8 @@ class OxigraphStore(Adjacency):
     def __init__(
         self, directory: Path, *, version: str, named: bool, queries: QueryPool | None = None
     ) -> None:
-        super().__init__(directory / INDEX)
+        self._index = directory / INDEX
+        super().__init__(self._index)
         self.rules = NamingRules.read(directory / INDEX)
         self._directory, self._version, self._named = directory / STORE, version, named
         self._subgraphs = Subgraphs(directory / SUBGRAPHS)
@@ -137,7 +139,7 @@ class OxigraphStore(Adjacency):
         """Finds the entities of this version in questions."""
         with self._linker_lock:
             if self._linker is None:
-                # Building takes a while for millions of names, so only callers of `link` wait for it.
+                # Where it is built in memory, that takes a while, so only callers of `link` wait for it.
                 self._linker = self._make_linker()
         return self._linker
 
@@ -152,6 +154,14 @@ class OxigraphStore(Adjacency):
         return frozenset(self.relation_at(link).id for link in naming_relations(self))
 
     def _make_linker(self) -> EntityLinker:
+        schema, classes = self.vocabulary
+        if not MappedNames.exist(self._index):  # written before names were
+            return self._linker_in_memory()
+        return EntityLinker.of_index(
+            MappedNames(self._index, self._nodes, schema), schema=schema, classes=classes
+        )
+
+    def _linker_in_memory(self) -> EntityLinker:
         schema, classes = self.vocabulary
         if self._named:
             return EntityLinker(self.nodes(), schema=schema, classes=classes)
@@ -193,13 +203,20 @@ def write_graph(
         names = (f"{quad} .\n" for quad in _labelled(labels, index, named=named))
         with _loading(store, chain(_named_lines(facts, index), names)):
             num_triples = index.write(directory / INDEX)
+            _write_names(directory / INDEX, named=named)
     else:
         quads = _indexed(each_fact(facts), index, languages=languages)
         store.bulk_extend(chain(quads, _labelled(labels, index, named=named)))
         num_triples = index.write(directory / INDEX)
+        _write_names(directory / INDEX, named=named)
     store.flush()
     del store  # closes it
     return num_triples
+
+
+def _write_names(directory: Path, *, named: bool) -> None:
+    index = Adjacency(directory)
+    write_names(directory, index, vocabulary(index, named=named), naming_relations(index), named=named)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +69,17 @@ class StringTable:
 
     def __getitem__(self, number: int) -> str:
         return self._text[self._starts[number] : self._starts[number + 1]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _CHUNK):
+            starts = self._starts[first : min(first + _CHUNK, len(self)) + 1].tolist()
+            chunk = self._text[starts[0] : starts[-1]]
+            for start, end in pairwise(start - starts[0] for start in starts):
+                yield chunk[start:end].decode("utf-8", "surrogatepass")
+
+    def joined(self, first: int, end: int) -> str:
+        """The strings with numbers from `first` to before `end`, one after another."""
+        return self._text[self._starts[first] : self._starts[end]].decode("utf-8", "surrogatepass")
 
     def find(self, string: str) -> list[int]:
         """The numbers of the strings that equal `string`, ascending."""

@@ -74,13 +74,30 @@ class Terms:
 
     def labelled_numbers(self) -> Iterator[tuple[int, str, Item]]:
         """Like `labelled`, with the number of each."""
-        for number in range(len(self._ids)):
-            item = self.item(number)
-            if item.label == item.id:
-                yield number, item.id, item
-        for place in range(len(self._names)):
-            owner = self._owners[place]
-            yield owner, self._names[place], self.item(owner)
+        for _, label, number in self.labels():
+            yield number, label, self.item(number)
+
+    def labels(self) -> Iterator[tuple[int, str, int]]:
+        """(place, label, number) for every label; places are ascending."""
+        for number, (id_, shown) in enumerate(zip(self._ids, self._preferred, strict=True)):
+            if shown == len(self._names):
+                yield number, id_, number
+        for place, (name, owner) in enumerate(zip(self._names, self._owners, strict=True), len(self._ids)):
+            yield place, name, owner
+
+    def label(self, place: int) -> str:
+        """A label, given by its place among `labels`."""
+        unnamed = len(self._ids)
+        return self._ids[place] if place < unnamed else self._names[place - unnamed]
+
+    def shown_label(self, number: int) -> int:
+        """The place of the label that is shown for a node or relation."""
+        name = self._preferred[number]
+        return number if name == len(self._names) else len(self._ids) + name
+
+    def ids(self) -> Iterator[str]:
+        """The ids by number."""
+        return iter(self._ids)
 
 
 def _item(ids: StringTable, names: StringTable, preferred: memoryview, number: int) -> Item:

@@ -110,6 +110,17 @@ def texts(
 ) -> Iterator[tuple[str, Item]]:
     """Short literals without a datatype, of which a question may name one, with what they stand for.
 
+    Args:
+        naming, nodes: as in `literals`.
+    """
+    return ((index.label_at(node), index.item_at(bearer)) for node, bearer in literals(index, naming, nodes))
+
+
+def literals(
+    index: Adjacency, naming: Iterable[int], nodes: Iterable[int] | None = None
+) -> Iterator[tuple[int, int]]:
+    """The numbers of short literals without a datatype, with those of what they stand for.
+
     That is the literal itself, but the entities that have it as a name or identifier, if these are few.
 
     Args:
@@ -128,7 +139,7 @@ def texts(
         links = naming.intersection(inward.relations_of(node))
         bearers = {head for link in links for head in inward.neighbours(node, link)}
         if len(bearers) <= MAX_MEANINGS:
-            yield from ((label, index.item_at(bearer)) for bearer in sorted(bearers) or [node])
+            yield from ((node, bearer) for bearer in sorted(bearers) or [node])
 
 
 def naming_relations(index: Adjacency) -> Iterator[int]:

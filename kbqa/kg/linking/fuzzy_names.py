@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import unicodedata
-from bisect import bisect_left
-from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from functools import cached_property
-from heapq import merge
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-# Shorter texts are more often ordinary words or numbers than misspelt names.
-_MIN_CHARS = 5
-_MAX_WORDS = 8
+from kbqa.kg.linking.names_by_word import MIN_CHARS, ChangedNames, ListedNames, NamesByWord, fold
+
 # Question words used to search for names, and name words tried for each of them.
 _MAX_ANCHORS = 12
 _MAX_MEANT = 8
@@ -37,67 +31,19 @@ class Resemblance(NamedTuple):
 
 
 class FuzzyNames:
-    """Finds names by their words, also if these are misspelt or incomplete, or only some of them are given.
+    """Finds names by their words, also if these are misspelt or incomplete, or if only some are given."""
 
-    Args:
-        names: words separated by single spaces, all in the same case.
-    """
+    def __init__(self, names: NamesByWord) -> None:
+        self._names = names
 
-    def __init__(self, names: Iterable[str]) -> None:
-        # Word → number of words in a name → folded names with the word; folded name → original names.
-        self._names: MutableMapping[str, dict[int, list[str]]] = {}
-        self._originals: MutableMapping[str, list[str]] = {}
-        for name in names:
-            folded = _fold(name)
-            originals = self._originals.setdefault(folded, [])
-            originals.append(name)
-            words = _searched(folded)
-            if len(originals) == 1:
-                for word in dict.fromkeys(words):
-                    self._names.setdefault(word, {}).setdefault(len(words), []).append(folded)
-        self._words_of_length: MutableMapping[int, list[str]] = {}
-        for word in self._names:
-            self._words_of_length.setdefault(len(word), []).append(word)
-        # The instance that this one was changed from, and the folded names that are new since.
-        self._unchanged: FuzzyNames = self
-        self._new: tuple[str, ...] = ()
+    @classmethod
+    def of(cls, names: Iterable[str]) -> FuzzyNames:
+        """Those of some names: words separated by single spaces, all in the same case."""
+        return cls(ListedNames(names))
 
-    def changed(self, gone: Iterable[str], new: Iterable[str]) -> FuzzyNames:
+    def changed(self, gone: Sequence[str], new: Sequence[str]) -> FuzzyNames:
         """The same with some names less and others more; shares everything else."""
-        changed = FuzzyNames(())
-        changed._names, changed._originals = ChainMap({}, self._names), ChainMap({}, self._originals)
-        changed._words_of_length = ChainMap({}, self._words_of_length)
-        changed._unchanged = self._unchanged
-        for name in gone:
-            changed._remove(name)
-        added = list(new)
-        for name in added:
-            changed._add(name)
-        changed._new = tuple(sorted({*self._new, *map(_fold, added)}))
-        return changed
-
-    def _add(self, name: str) -> None:
-        folded = _fold(name)
-        before = self._originals.get(folded, [])
-        self._originals[folded] = [*before, name]
-        words = _searched(folded)
-        for word in dict.fromkeys(words if not before else ()):
-            counts = self._names.get(word, {})
-            self._names[word] = {**counts, len(words): [*counts.get(len(words), ()), folded]}
-            if not counts:
-                self._words_of_length[len(word)] = [*self._words_of_length.get(len(word), ()), word]
-
-    def _remove(self, name: str) -> None:
-        folded = _fold(name)
-        left = self._originals[folded] = [one for one in self._originals.get(folded, ()) if one != name]
-        words = _searched(folded)
-        for word in dict.fromkeys(words if not left else ()):
-            names = [one for one in self._names[word][len(words)] if one != folded]
-            counts = {**self._names[word], len(words): names}
-            self._names[word] = {count: some for count, some in counts.items() if some}
-            if not self._names[word]:
-                others = (other for other in self._words_of_length[len(word)] if other != word)
-                self._words_of_length[len(word)] = list(others)
+        return FuzzyNames(ChangedNames(self._names, gone, new))
 
     def find(self, words: Sequence[str], anchors: Iterable[int]) -> list[Resemblance]:
         """Names that differ from a run of words by a few typing errors or by accents only.
@@ -105,17 +51,17 @@ class FuzzyNames:
         Args:
             anchors: indices of the words from which names are searched.
         """
-        folded = [_fold(word) for word in words]
+        folded = [fold(word) for word in words]
         found: dict[tuple[int, int, str], float] = {}
         for anchor in list(anchors)[:_MAX_ANCHORS]:
             for word in self._meant(folded[anchor]):
-                for count, names in self._names[word].items():
+                for count, names in self._names.names[word].items():
                     if len(names) <= _MAX_NAMES:
                         self._compare(folded, anchor, count, names, found)
         return [
             Resemblance(first, last, original, score)
             for (first, last, name), score in found.items()
-            for original in self._originals[name]
+            for original in self._names.originals[name]
             if original != " ".join(words[first : last + 1])
         ]
 
@@ -125,9 +71,9 @@ class FuzzyNames:
         Those that end with the words are preferred, as surnames stand last. Words that are in more than
         `MAX_MEANINGS` names stand for none of them.
         """
-        folded = [_fold(word) for word in words]
+        folded = [fold(word) for word in words]
         # The rarest word has the fewest names.
-        fewest = min((self._names.get(word, {}) for word in folded), key=_count)
+        fewest = min((self._names.names.get(word, {}) for word in folded), key=_count)
         if _count(fewest) > _MAX_SEARCHED:
             return []
         found = [
@@ -140,7 +86,7 @@ class FuzzyNames:
         if len(found) > MAX_MEANINGS:
             ending = " " + " ".join(folded)
             found = [name for name in found if name.endswith(ending)]
-        originals = [original for name in found for original in self._originals[name]]
+        originals = [original for name in found for original in self._names.originals[name]]
         return originals if len(found) <= MAX_MEANINGS else []
 
     def beginning(self, words: Sequence[str]) -> Iterator[str]:
@@ -148,26 +94,23 @@ class FuzzyNames:
 
         The last word may be incomplete; accents do not matter.
         """
-        folded = [_fold(word) for word in words]
+        folded = [fold(word) for word in words]
         text = " ".join(folded)
-        at_first = merge(_beginning(self._unchanged._in_order, text), _beginning(self._new, text))
         told: set[str] = set()
-        for name in chain(at_first, self._further_on(folded)):
+        for name in chain(self._names.names_beginning(text), self._further_on(folded)):
             if name not in told:
                 told.add(name)
-                yield from self._originals.get(name, ())
+                yield from self._names.originals.get(name, ())
 
     def _further_on(self, words: Sequence[str]) -> Iterator[str]:
         *whole, last = words
         if not whole:
-            new = sorted({word for name in self._new for word in _searched(name)})
-            known = _beginning(self._unchanged._words_in_order, last)
-            for word in merge(known, _beginning(new, last)):
-                for names in self._names.get(word, {}).values():
+            for word in self._names.words_beginning(last):
+                for names in self._names.names.get(word, {}).values():
                     yield from names
             return
         # The rarest word has the fewest names.
-        fewest = min((self._names.get(word, {}) for word in whole), key=_count)
+        fewest = min((self._names.names.get(word, {}) for word in whole), key=_count)
         if _count(fewest) > _MAX_NAMES:
             return
         for names in fewest.values():
@@ -176,23 +119,11 @@ class FuzzyNames:
                 if all(word in following for word in whole) and any(w.startswith(last) for w in following):
                     yield name
 
-    @cached_property
-    def _in_order(self) -> Sequence[str]:
-        return sorted(self._originals)
-
-    @cached_property
-    def _words_in_order(self) -> Sequence[str]:
-        return sorted(self._names)
-
     def _meant(self, word: str) -> list[str]:
         """The name words that a question word may stand for: itself, and words a few errors away."""
         # More errors than in a whole name of that length, since the rest of the name may have none.
         most = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
-        choices = [
-            choice
-            for length in range(len(word) - most, len(word) + most + 1)
-            for choice in self._words_of_length.get(length, ())
-        ]
+        choices = self._names.words_like(word, most)
         matches = process.extract(word, choices, scorer=OSA.distance, score_cutoff=most, limit=_MAX_MEANT)
         return [match for match, _, _ in matches]
 
@@ -215,23 +146,9 @@ class FuzzyNames:
                 found[first, first + count - 1, name] = round(score, 4)
 
 
-def _searched(folded: str) -> list[str]:
-    """The words by which a name is found; none if it is too short or too long."""
-    words = folded.split(" ")
-    return words if len(folded) >= _MIN_CHARS and len(words) <= _MAX_WORDS else []
-
-
 def _errors_in(text: str) -> int:
     """The number of typing errors (extra, missing, wrong or swapped letters) allowed in a text."""
-    return 0 if len(text) < _MIN_CHARS else 1 if len(text) < 10 else 2 if len(text) < 18 else 3
-
-
-def _beginning(texts: Sequence[str], text: str) -> Iterator[str]:
-    """Those of some sorted texts that begin with a text."""
-    for place in range(bisect_left(texts, text), len(texts)):
-        if not texts[place].startswith(text):
-            return
-        yield texts[place]
+    return 0 if len(text) < MIN_CHARS else 1 if len(text) < 10 else 2 if len(text) < 18 else 3
 
 
 def _count(names: Mapping[int, Sequence[str]]) -> int:
@@ -241,9 +158,3 @@ def _count(names: Mapping[int, Sequence[str]]) -> int:
 def _has_in_order(words: Sequence[str], wanted: Sequence[str]) -> bool:
     remaining = iter(words)
     return all(word in remaining for word in wanted)
-
-
-def _fold(text: str) -> str:
-    """Remove accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(character for character in decomposed if not unicodedata.combining(character))

@@ -21,14 +21,14 @@ What a name stands for decides whether it is a topic:
 from __future__ import annotations
 
 import threading
-from collections import ChainMap
-from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.linking.fuzzy_names import MAX_MEANINGS, FuzzyNames, Resemblance
 from kbqa.kg.linking.inflection import inflections
+from kbqa.kg.linking.names_by_word import LookUp, NamesByWord, overlaid
 from kbqa.kg.linking.tokens import (
     Token,
     is_alone,
@@ -46,7 +46,8 @@ from kbqa.kg.linking.tokens import (
 # Maximum candidates for one misspelt name, and how far their scores may be below the best.
 _MAX_CANDIDATES = 5
 _ALMOST = 0.05
-_Names = MutableMapping[str, list[tuple[str, Item]]]
+_Named = Sequence[tuple[str, Item]]
+_Names = MutableMapping[str, _Named]
 
 
 class _Match(NamedTuple):
@@ -80,6 +81,43 @@ class Difference(NamedTuple):
     new: Sequence[tuple[str, Item]]
 
 
+class _Once:
+    """Makes fuzzy names at first use, since many graphs never need them."""
+
+    def __init__(self, make: Callable[[], FuzzyNames]) -> None:
+        self._make: Callable[[], FuzzyNames] | None = make
+        self._lock = threading.Lock()
+
+    def __call__(self) -> FuzzyNames:
+        with self._lock:
+            if self._make is not None:
+                self._made, self._make = self._make(), None
+            return self._made
+
+
+class NameIndex(Protocol):
+    """The names of a graph as an `EntityLinker` looks them up, by key (`key_of`).
+
+    Attributes:
+        entities, values: key → (text, what it stands for), as the linker's constructor takes them.
+        lengths: first token → the token counts of the names that begin with it, longest first; there may be
+            further counts.
+        words: the names of entities that are no part of the schema.
+    """
+
+    @property
+    def entities(self) -> LookUp[str, _Named]: ...
+
+    @property
+    def values(self) -> LookUp[str, _Named]: ...
+
+    @property
+    def lengths(self) -> LookUp[str, tuple[int, ...]]: ...
+
+    @property
+    def words(self) -> NamesByWord: ...
+
+
 class EntityLinker:
     """Finds the names of entities in questions.
 
@@ -101,22 +139,35 @@ class EntityLinker:
         values: Iterable[tuple[str, Item]] = (),
     ) -> None:
         self._classes, self._schema = classes, schema
-        self._entities: _Names = {}
-        self._values: _Names = {}
+        entities: dict[str, list[tuple[str, Item]]] = {}
+        others: dict[str, list[tuple[str, Item]]] = {}
         lengths: dict[str, set[int]] = {}
         for label, entity in names:
-            _add(self._entities, lengths, label, entity)
+            _add(entities, lengths, label, entity)
         for text, item in values:
-            if key_of(text) not in self._entities and any(map(str.isalpha, text)):
-                _add(self._values, lengths, text, item)
+            if key_of(text) not in entities and may_be_topic(text):
+                _add(others, lengths, text, item)
+        self._entities: LookUp[str, _Named] = entities
+        self._values: LookUp[str, _Named] = others
         # First token → the token counts of the names that begin with it, longest first.
-        self._lengths: MutableMapping[str, tuple[int, ...]] = {
+        self._lengths: LookUp[str, tuple[int, ...]] = {
             first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()
         }
-        self._fuzzy: FuzzyNames | None = None
-        self._fuzzy_lock = threading.Lock()
-        # The linker that this one was changed from, and the keys that changed.
-        self._since: tuple[EntityLinker, set[str]] | None = None
+        self._fuzzy = _Once(lambda: FuzzyNames.of(key for key in entities if self._topics(key)))
+
+    @classmethod
+    def of_index(
+        cls,
+        index: NameIndex,
+        *,
+        classes: Collection[str] = frozenset(),
+        schema: Collection[str] = frozenset(),
+    ) -> EntityLinker:
+        """A linker that looks names up in an index, instead of holding them."""
+        linker = cls((), classes=classes, schema=schema)
+        linker._entities, linker._values, linker._lengths = index.entities, index.values, index.lengths
+        linker._fuzzy = _Once(lambda: FuzzyNames(index.words))
+        return linker
 
     def changed(
         self,
@@ -136,34 +187,20 @@ class EntityLinker:
         """
         changed = copy(self)
         changed._classes, changed._schema = classes, schema
-        changed._entities, changed._values = ChainMap({}, self._entities), ChainMap({}, self._values)
-        changed._lengths = ChainMap({}, self._lengths)
-        changed._fuzzy, changed._fuzzy_lock = None, threading.Lock()
-        keys = {*map(key_of, judged), *changed._exchange(changed._entities, names)} - {""}
-        values = values._replace(new=[one for one in values.new if any(map(str.isalpha, one[0]))])
-        changed._exchange(changed._values, values)
-        changed._since = self, keys
-        return changed
+        changed._entities = entities = overlaid(self._entities)
+        changed._values = others = overlaid(self._values)
+        changed._lengths = lengths = overlaid(self._lengths)
+        keys = {*map(key_of, judged), *_exchange(entities, lengths, names)} - {""}
+        values = values._replace(new=[one for one in values.new if may_be_topic(one[0])])
+        _exchange(others, lengths, values)
 
-    def _exchange(self, named: _Names, difference: Difference) -> set[str]:
-        """Apply a difference; returns the keys of the names in it."""
-        keys = set()
-        for text, item in difference.gone:
-            key = key_of(text)
-            keys.add(key)
-            found = list(named.get(key, ()))
-            if (text, item) in found:
-                found.remove((text, item))
-                named[key] = found
-        for text, item in difference.new:
-            key = key_of(text)
-            keys.add(key)
-            if key:
-                named[key] = [*named.get(key, ()), (text, item)]
-                first, length = key.partition(" ")[0], key.count(" ") + 1
-                lengths = {*self._lengths.get(first, ()), length}
-                self._lengths[first] = tuple(sorted(lengths, reverse=True))
-        return keys
+        def fuzzy_names() -> FuzzyNames:
+            was = {key for key in keys if self._topics(key)}
+            now = {key for key in keys if changed._topics(key)}
+            return self._fuzzy().changed(sorted(was - now), sorted(now - was))
+
+        changed._fuzzy = _Once(fuzzy_names)
+        return changed
 
     def link(self, question: str) -> list[Mention]:
         """Find the topics that a question names, ordered by position, without overlaps.
@@ -197,7 +234,7 @@ class EntityLinker:
         """
         words = keys_of(text)
         found: dict[str, Item] = {}
-        for key in self._fuzzy_names().beginning(words) if words else ():
+        for key in self._fuzzy().beginning(words) if words else ():
             for name, entity in self._entities[key]:
                 if entity.id not in self._schema:
                     found.setdefault(entity.id, Item(entity.id, name))
@@ -233,7 +270,7 @@ class EntityLinker:
         # A word of a name is better evidence than one that resembles another name.
         parts = {i: of for i in alone if (of := self._part_of_names(tokens, i, i))}
         anchors = [i for i in anchors if i not in parts]
-        found = self._fuzzy_names().find([token.key for token in tokens], anchors) if anchors else []
+        found = self._fuzzy().find([token.key for token in tokens], anchors) if anchors else []
         found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
         mentions: list[Mention] = []
         for resemblance in sorted(found, key=lambda f: (f.first - f.last, -f.score, f.name)):
@@ -260,7 +297,7 @@ class EntityLinker:
         words = [token.key for token in tokens[first : last + 1]]
         start, end = tokens[first].start, tokens[last].end
         unique: dict[str, Mention] = {}
-        for name in self._fuzzy_names().containing(words):
+        for name in self._fuzzy().containing(words):
             share = round(len(" ".join(words)) / len(name), 4)
             for entity in self._topics(name):
                 unique.setdefault(entity.id, Mention(entity.id, entity.label, start, end, share))
@@ -271,24 +308,6 @@ class EntityLinker:
     def _topics(self, key: str) -> list[Item]:
         """The entities with a name that are not parts of the schema."""
         return [entity for _, entity in self._entities.get(key, ()) if entity.id not in self._schema]
-
-    def _fuzzy_names(self) -> FuzzyNames:
-        with self._fuzzy_lock:
-            # Built on first use, since many graphs never need it.
-            if self._fuzzy is None:
-                self._fuzzy = self._changed_fuzzy_names() or FuzzyNames(
-                    key for key in self._entities if self._topics(key)
-                )
-            return self._fuzzy
-
-    def _changed_fuzzy_names(self) -> FuzzyNames | None:
-        if self._since is None:
-            return None
-        before, keys = self._since
-        self._since = None
-        was = {key for key in keys if before._topics(key)}
-        now = {key for key in keys if self._topics(key)}
-        return before._fuzzy_names().changed(sorted(was - now), sorted(now - was))
 
     def _scan(self, question: str, tokens: list[Token], *, plain: bool) -> _Found:
         found: list[tuple[_Match, list[Mention]]] = []
@@ -328,9 +347,9 @@ class EntityLinker:
         text = question[span[0].start : span[-1].end]
         before, last = [token.key for token in span[:-1]], span[-1]
         key = " ".join((*before, last.key))
-        if named := self._entities.get(key):
+        if named := self._entities.get(key, ()):
             return self._meaning(named, [label == text for label, _ in named])
-        if named := self._values.get(key):
+        if named := self._values.get(key, ()):
             match = self._meaning(named, [label == text for label, _ in named])
             return match._replace(is_common=all(_is_common(label) for label, _ in named))
         if not is_telling(last):
@@ -359,11 +378,40 @@ class EntityLinker:
         return _Match(others or entities, bool(exact), is_class=not others)
 
 
-def _add(index: _Names, lengths: dict[str, set[int]], label: str, item: Item) -> None:
+def _add(
+    index: dict[str, list[tuple[str, Item]]], lengths: dict[str, set[int]], label: str, item: Item
+) -> None:
     keys = keys_of(label)
     if keys:
         index.setdefault(" ".join(keys), []).append((label, item))
         lengths.setdefault(keys[0], set()).add(len(keys))
+
+
+def _exchange(
+    named: _Names, lengths: MutableMapping[str, tuple[int, ...]], difference: Difference
+) -> set[str]:
+    """Apply a difference; returns the keys of the names in it."""
+    keys = set()
+    for text, item in difference.gone:
+        key = key_of(text)
+        keys.add(key)
+        found = list(named.get(key, ()))
+        if (text, item) in found:
+            found.remove((text, item))
+            named[key] = found
+    for text, item in difference.new:
+        key = key_of(text)
+        keys.add(key)
+        if key:
+            named[key] = [*named.get(key, ()), (text, item)]
+            first, length = key.partition(" ")[0], key.count(" ") + 1
+            lengths[first] = tuple(sorted({*lengths.get(first, ()), length}, reverse=True))
+    return keys
+
+
+def may_be_topic(text: str) -> bool:
+    """Whether a text that is no name of an entity may be named by a question: a number may not."""
+    return any(map(str.isalpha, text))
 
 
 def _is_common(text: str) -> bool:

@@ -421,7 +421,7 @@ WORDS = st.text("ab ", min_size=1, max_size=9).map(str.split).filter(bool)
 )
 @settings(deadline=None)
 def test_names_that_begin_with_a_text_are_found_as_by_looking_at_each(names, others, words):
-    before = FuzzyNames(names)
+    before = FuzzyNames.of(names)
     now = [name for name in dict.fromkeys([*names, *others]) if name not in names[:2]]
     changed = before.changed(names[:2], [name for name in others if name not in names])
     text = " ".join(words)
