@@ -108,7 +108,8 @@ class Action:
         return {**self.arguments, "action": self.name}
 
 
-@dataclass(frozen=True, slots=True)
+# Items have no slots, because orjson takes ten times as long to write a dataclass with slots.
+@dataclass(frozen=True)
 class Item:
     """A relation or entity in a result. Actions accept its `id` as an argument."""
 
@@ -121,7 +122,7 @@ class Item:
         return cls(**written)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DatedItem(Item):
     """An entity found by dated facts; `times` as the graph writes them, each a point or `start; end`."""
 
@@ -135,7 +136,7 @@ class DatedItem(Item):
         return cls(written["id"], written["label"], tuple(written["times"]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mention(Item):
     """An entity that a question names, written there as `question[start:end]`.
 
@@ -147,7 +148,7 @@ class Mention(Item):
     score: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoredItem(Item):
     """A relation or type with its similarity to the requested text (1 means the same).
 
