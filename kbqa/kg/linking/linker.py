@@ -82,16 +82,20 @@ class Difference(NamedTuple):
 
 
 class _Once:
-    """Makes fuzzy names at first use, since many graphs never need them."""
+    """Makes the fuzzy names of a linker at first use, since many graphs never need them.
 
-    def __init__(self, make: Callable[[], FuzzyNames]) -> None:
-        self._make: Callable[[], FuzzyNames] | None = make
+    Args:
+        make: is given the linker and should not hold it: a reference cycle would keep an unused graph open.
+    """
+
+    def __init__(self, make: Callable[[EntityLinker], FuzzyNames]) -> None:
+        self._make: Callable[[EntityLinker], FuzzyNames] | None = make
         self._lock = threading.Lock()
 
-    def __call__(self) -> FuzzyNames:
+    def of(self, linker: EntityLinker) -> FuzzyNames:
         with self._lock:
             if self._make is not None:
-                self._made, self._make = self._make(), None
+                self._made, self._make = self._make(linker), None
             return self._made
 
 
@@ -153,7 +157,7 @@ class EntityLinker:
         self._lengths: LookUp[str, tuple[int, ...]] = {
             first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()
         }
-        self._fuzzy = _Once(lambda: FuzzyNames.of(key for key in entities if self._topics(key)))
+        self._fuzzy = _Once(lambda linker: FuzzyNames.of(key for key in entities if linker._topics(key)))
 
     @classmethod
     def of_index(
@@ -166,7 +170,7 @@ class EntityLinker:
         """A linker that looks names up in an index, instead of holding them."""
         linker = cls((), classes=classes, schema=schema)
         linker._entities, linker._values, linker._lengths = index.entities, index.values, index.lengths
-        linker._fuzzy = _Once(lambda: FuzzyNames(index.words))
+        linker._fuzzy = _Once(lambda _: FuzzyNames(index.words))
         return linker
 
     def changed(
@@ -194,10 +198,10 @@ class EntityLinker:
         values = values._replace(new=[one for one in values.new if may_be_topic(one[0])])
         _exchange(others, lengths, values)
 
-        def fuzzy_names() -> FuzzyNames:
+        def fuzzy_names(linker: EntityLinker) -> FuzzyNames:
             was = {key for key in keys if self._topics(key)}
-            now = {key for key in keys if changed._topics(key)}
-            return self._fuzzy().changed(sorted(was - now), sorted(now - was))
+            now = {key for key in keys if linker._topics(key)}
+            return self._fuzzy_names().changed(sorted(was - now), sorted(now - was))
 
         changed._fuzzy = _Once(fuzzy_names)
         return changed
@@ -234,7 +238,7 @@ class EntityLinker:
         """
         words = keys_of(text)
         found: dict[str, Item] = {}
-        for key in self._fuzzy().beginning(words) if words else ():
+        for key in self._fuzzy_names().beginning(words) if words else ():
             for name, entity in self._entities[key]:
                 if entity.id not in self._schema:
                     found.setdefault(entity.id, Item(entity.id, name))
@@ -270,7 +274,7 @@ class EntityLinker:
         # A word of a name is better evidence than one that resembles another name.
         parts = {i: of for i in alone if (of := self._part_of_names(tokens, i, i))}
         anchors = [i for i in anchors if i not in parts]
-        found = self._fuzzy().find([token.key for token in tokens], anchors) if anchors else []
+        found = self._fuzzy_names().find([token.key for token in tokens], anchors) if anchors else []
         found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
         mentions: list[Mention] = []
         for resemblance in sorted(found, key=lambda f: (f.first - f.last, -f.score, f.name)):
@@ -297,7 +301,7 @@ class EntityLinker:
         words = [token.key for token in tokens[first : last + 1]]
         start, end = tokens[first].start, tokens[last].end
         unique: dict[str, Mention] = {}
-        for name in self._fuzzy().containing(words):
+        for name in self._fuzzy_names().containing(words):
             share = round(len(" ".join(words)) / len(name), 4)
             for entity in self._topics(name):
                 unique.setdefault(entity.id, Mention(entity.id, entity.label, start, end, share))
@@ -308,6 +312,9 @@ class EntityLinker:
     def _topics(self, key: str) -> list[Item]:
         """The entities with a name that are not parts of the schema."""
         return [entity for _, entity in self._entities.get(key, ()) if entity.id not in self._schema]
+
+    def _fuzzy_names(self) -> FuzzyNames:
+        return self._fuzzy.of(self)
 
     def _scan(self, question: str, tokens: list[Token], *, plain: bool) -> _Found:
         found: list[tuple[_Match, list[Mention]]] = []

@@ -89,7 +89,7 @@ def test_no_word_within_the_errors_is_left_out(tmp_path):
     letters = "abé1_語"
     words = {"".join(rng.choices(letters, k=rng.randint(5, 8))).strip("_") for _ in range(400)}
     facts = [Fact(named_quad(word, "is", word)) for word in words]
-    known = opened(tmp_path, facts, named=True).linker()._fuzzy()._names
+    known = opened(tmp_path, facts, named=True).linker()._fuzzy_names()._names
     keys = (fold(key_of(word)).split(" ") for word in words)
     folded = {word for key in keys for word in key if word in known.names}
     assert len(folded) > 200

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbqa.kg.actions import Item
 from kbqa.kg.linking.fuzzy_names import FuzzyNames
-from kbqa.kg.linking.linker import EntityLinker
+from kbqa.kg.linking.linker import Difference, EntityLinker
 from kbqa.kg.linking.tokens import keys_of, tokens_of
 
 FILMS = [
@@ -438,3 +440,18 @@ def test_names_that_begin_with_a_text_are_found_as_by_looking_at_each(names, oth
 @given(st.one_of(st.text(), st.text("Ab_-' 1é\u0301ßİ")))
 def test_keys_are_those_of_the_tokens(text):
     assert keys_of(text) == [token.key for token in tokens_of(text)]
+
+
+def test_a_linker_is_freed_as_soon_as_nobody_has_it():
+    """A linker keeps the files of its graph open, so it must not wait for the garbage collector."""
+    linker = EntityLinker([("Ann", Item("a", "Ann"))])
+    nothing = Difference([], [])
+    changed = linker.changed(Difference([], [("Bea", Item("b", "Bea"))]), nothing, classes=(), schema=())
+    assert [mention.id for mention in changed.link("who is Bea?")] == ["b"]
+    gone = [weakref.ref(one) for one in (linker, changed)]
+    gc.disable()
+    try:
+        del linker, changed
+        assert [one() for one in gone] == [None, None]
+    finally:
+        gc.enable()
