@@ -19,6 +19,7 @@ labels of nodes, which are not stored again but given by their place (`Terms.lab
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
@@ -74,11 +75,11 @@ class MappedNames:
         return (directory / "first_tokens.npy").exists()
 
 
-class _LookUp(Generic[K, V]):
+class _LookUp(ABC, Generic[K, V]):
     """Turns `__getitem__`, which raises KeyError, into a `LookUp`."""
 
-    def __getitem__(self, key: K) -> V:
-        raise NotImplementedError
+    @abstractmethod
+    def __getitem__(self, key: K) -> V: ...
 
     def __contains__(self, key: object) -> bool:
         try:
