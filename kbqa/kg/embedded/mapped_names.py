@@ -220,12 +220,11 @@ def write_names(
     is_literal = bytearray(not named and id_.startswith('"') for id_ in terms.ids())
     names = _Collected(label for label in terms.labels() if not is_literal[label[2]])
     lengths = [names.lengths()]
-    keys, key_of_label, nodes = names.write(directory, "entities")
-    schema = np.isin(nodes, index.numbers(vocabulary.schema))
-    _write_words(directory, keys, np.unique(key_of_label[~schema]))
-    del names, keys
-
+    key_of_label, nodes = names.write(directory, "entities")
+    del names
     entities = _Labelled(directory, "entities", terms)
+    schema = np.isin(nodes, index.numbers(vocabulary.schema))
+    _write_words(directory, entities.keys, np.unique(key_of_label[~schema]))
     texts = (
         (terms.shown_label(node), text, bearer)
         for node, bearer in (() if named else literals(index, naming))
@@ -257,11 +256,11 @@ class _Collected:
             self._firsts.extend(_hash(key.partition(" ")[0]) for key in keys if key)
             self._counts.extend(key.count(" ") + 1 for key in keys if key)
 
-    def write(self, directory: Path, name: str) -> tuple[Sequence[str], Numbers, Numbers]:
-        """Write the labels by folded key.
+    def write(self, directory: Path, name: str) -> tuple[Numbers, Numbers]:
+        """Write the labels by folded key. Nothing can be written afterwards.
 
         Returns:
-            The keys in order; for each label, the number of its key, and its node.
+            For each label, the number of its key, and its node.
         """
         folded = np.array(self._folded, object)
         order = np.argsort(folded, kind="stable")
@@ -269,42 +268,49 @@ class _Collected:
         self._folded = []
         is_first = np.ones(len(folded), bool)
         is_first[1:] = folded[1:] != folded[:-1]
-        keys = folded[is_first].tolist()
         numbers = np.cumsum(is_first) - 1
+        keys = folded[is_first].tolist()
         StringTable.write(directory, f"{name}.keys", keys)
         write_numbers(directory / f"{name}.starts.npy", starts_of(numbers, len(keys)))
         nodes = np.array(self._nodes, np.uint64)[order]
         write_numbers(directory / f"{name}.labels.npy", np.array(self._labels, np.uint64)[order])
         write_numbers(directory / f"{name}.nodes.npy", nodes)
-        return keys, numbers, nodes
+        return numbers, nodes
 
     def lengths(self) -> _Lengths:
         return np.array(self._firsts, np.uint32), np.array(self._counts, np.uint32)
 
 
-def _write_words(directory: Path, keys: Sequence[str], topics: Numbers) -> None:
+def _write_words(directory: Path, keys: StringTable, topics: Numbers) -> None:
     """Write the words of the keys that are topics, which are given by number."""
+    is_topic = np.zeros(len(keys), bool)
+    is_topic[topics] = True
+    topic_keys = compress(enumerate(keys), is_topic)
     numbers = Numbering()
-    words = array("I")
-    searched = np.array([topic for topic in topics.tolist() if is_searched(keys[topic])], np.uint32)
-    counts = np.fromiter((keys[key].count(" ") + 1 for key in searched.tolist()), np.uint32, len(searched))
-    for chunk in _chunks(searched.tolist()):
-        words.extend(map(numbers.__getitem__, " ".join([keys[key] for key in chunk]).split(" ")))
-    listed = list(numbers)
-    listed.sort()
-    listed.sort(key=len)
-    StringTable.write(directory, "words", listed)
+    words, counts, searched = array("I"), array("I"), array("I")
+    for chunk in _chunks((key, folded) for key, folded in topic_keys if is_searched(folded)):
+        searched.extend(key for key, _ in chunk)
+        counts.extend(folded.count(" ") + 1 for _, folded in chunk)
+        words.extend(map(numbers.__getitem__, " ".join([folded for _, folded in chunk]).split(" ")))
+    listed = np.array(list(numbers), object)
+    del numbers
     lengths = np.fromiter(map(len, listed), np.int64, len(listed))
+    order = np.argsort(listed, kind="stable")
+    order = order[np.argsort(lengths[order], kind="stable")]
+    listed, lengths = listed[order].tolist(), lengths[order]
+    StringTable.write(directory, "words", listed)
     write_numbers(
         directory / "word_letters.npy", np.fromiter(map(_letters_of, listed), np.uint64, len(listed))
     )
     write_numbers(directory / "word_lengths.npy", starts_of(lengths, int(lengths.max(initial=0)) + 1))
     ranks = np.empty(len(listed), np.uint32)
-    ranks[np.fromiter(map(numbers.__getitem__, listed), np.int64, len(listed))] = np.arange(len(listed))
-    del numbers
-    columns = ranks[np.array(words, np.uint32)], np.repeat(counts, counts), np.repeat(searched, counts)
-    sizes = len(listed) + 1, int(columns[1].max(initial=0)) + 1, int(columns[2].max(initial=0)) + 1
-    write_side(directory, "named", *distinct_rows(*columns, sizes=sizes), len(listed))
+    ranks[order] = np.arange(len(listed))
+    size = len(listed)
+    # Sorting takes most of the memory, so what it does not need is given up before it.
+    del listed, order
+    columns = ranks[np.asarray(words)], *(np.repeat(column, counts) for column in (counts, searched))
+    sizes = size + 1, int(columns[1].max(initial=0)) + 1, int(columns[2].max(initial=0)) + 1
+    write_side(directory, "named", *distinct_rows(*columns, sizes=sizes), size)
 
 
 def _write_lengths(directory: Path, lengths: Iterable[_Lengths]) -> None:

@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 
 import pyoxigraph as ox
@@ -51,7 +52,6 @@ _TIME = re.compile(
 # The most precise part of a date → the type of its literal.
 _XSD_KINDS = {"clock": "dateTime", "day": "date", "month": "gYearMonth"}
 _KEPT = 1 << 16
-_N_TRIPLE = f"<{ENTITY_NAMESPACE}{{}}> <{RELATION_NAMESPACE}{{}}> <{ENTITY_NAMESPACE}{{}}> .\n"
 
 
 class Fact(NamedTuple):
@@ -78,11 +78,14 @@ class NamedTriples:
 
     def n_triples(self) -> str:
         """The triples in N-Triples, one a line."""
-        columns = (
-            encoded_lines("\n".join(column)).split("\n")
-            for column in (self.heads, self.relations, self.tails)
+        rows = zip(self.heads, self.relations, self.tails, strict=True)
+        terms = encoded_lines("\n".join(chain.from_iterable(rows))).split("\n")
+        return "".join(
+            [
+                f"<{ENTITY_NAMESPACE}{head}> <{RELATION_NAMESPACE}{relation}> <{ENTITY_NAMESPACE}{tail}> .\n"
+                for head, relation, tail in zip(terms[::3], terms[1::3], terms[2::3], strict=True)
+            ]
         )
-        return "".join(map(_N_TRIPLE.format, *columns))
 
 
 def each_fact(pieces: Iterable[Fact | NamedTriples]) -> Iterator[Fact]:
