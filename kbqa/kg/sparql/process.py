@@ -114,8 +114,9 @@ def _open(stores: _Stores, path: str) -> ox.Store:
     base = base_of(version)
     if base is None:
         stores.pop(str(version.parent), None)  # a copy of what was before is not needed any more
-        opened = stores[path] = stores.get(path) or ox.Store.read_only(path)
-        assert isinstance(opened, ox.Store)
+        opened = stores.get(path)
+        if not isinstance(opened, ox.Store):
+            opened = stores[path] = ox.Store.read_only(path)
         return opened
     # One copy for all versions of a graph with the same base.
     copy = stores.get(key := str(version.parent))

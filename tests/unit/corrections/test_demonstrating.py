@@ -31,13 +31,13 @@ class Player:
 
     def episodes(self, version, questions, tools):
         self.questions += questions
-        return [self.episode(question) for question in questions]
+        return [self.episode(question, tools) for question in questions]
 
-    def episode(self, question):
+    def episode(self, question, tools):
         [topic] = question.topic_entities
         gold = Question("q", question.text, (f"{self.relation} {topic[5:]}",), (topic,), "films",
                         path=(Hop(self.relation),))  # fmt: skip
-        played = play_program(gold, ChoosingProtocol(), films(), RECIPE.rollout.max_turns)
+        played = play_program(gold, ChoosingProtocol(), tools, RECIPE.rollout.max_turns)
         turns = tuple(Turn(0, 1, (0.0,), text, Status.OK) for text in played.demonstration.turns)
         return Trajectory((0,), turns, Status.ANSWERED)
 
