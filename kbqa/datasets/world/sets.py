@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from kbqa.datasets.splits import Splits
@@ -21,6 +22,7 @@ _OVERLAPPING_SIZES = {"cold_start": 150, "train": 2400, "validation": 120, "test
 _TEMPORAL_SIZES = {"cold_start": 150, "train": 1500, "validation": 120, "test": 240}
 
 
+@lru_cache(maxsize=1)  # takes ten seconds, and a run asks for its questions several times
 def _world_all(seed: int, _: Path | None) -> Generated:
     facts, splits = generate_world_all(seed, _SIZES, "world-all")
     return splits, {"world-all": "".join(f"{line}\n" for line in facts.lines())}
