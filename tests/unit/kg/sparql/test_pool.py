@@ -18,7 +18,7 @@ from kbqa.errors import (
     QuerySyntaxError,
     QueryTimeoutError,
 )
-from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore, write_graph
 from kbqa.kg.sparql.guard import ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 
@@ -160,6 +160,14 @@ def process_of(pool):
             return pool._idle.queue[0]._child
         time.sleep(0.05)
     raise AssertionError("no process was started")
+
+
+def test_a_store_without_facts_is_opened_once(pool, tmp_path):
+    write_graph(tmp_path, [], named=True)
+    empty = OxigraphStore(tmp_path, version="v", named=True, queries=pool)
+    run(pool, empty, "ASK {}")
+    (tmp_path / "store").rename(tmp_path / "moved")
+    assert run(pool, empty, "ASK {}").rows == 1
 
 
 def test_a_process_that_is_killed_from_outside_costs_its_query_alone(pool, store):
