@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import numpy as np
 
 from benchmarks.graph_server import write_bodies
 from benchmarks.load import Load, drive, resident_bytes, serving, why_no_wrk
+from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE
 
 # KBQA_BENCHMARK_TRIPLES=100000000 measures a larger one.
 _SMALL, _LARGE = 130_000, 20_000_000
@@ -132,8 +134,12 @@ def _load(home: Path, size: int) -> _Graph:
     file = home / "graph.tsv"
     bodies = write_bodies(home / "bodies.jsonl", write_graph(file, size), 1)
     loaded = _printed_by(_LOAD, home, file)
+    # The files are large: each is removed as soon as it has been read.
     _write_n_triples(file, home / "graph.nt")
+    file.unlink()
     alone_s = _printed_by(_LOAD_ALONE, home / "alone", home / "graph.nt")
+    (home / "graph.nt").unlink()
+    shutil.rmtree(home / "alone")
     index, store = (
         sum(part.stat().st_size for part in home.glob(f"graphs/graph/*/{name}/*"))
         for name in ("index", "store")
@@ -153,8 +159,10 @@ def _printed_by(program: str, *arguments: Path) -> Any:
 def _write_n_triples(tabs: Path, path: Path) -> None:
     with tabs.open() as lines, path.open("w") as file:
         for line in lines:
-            terms = line.rstrip("\n").replace(" ", "%20").split("\t")
-            file.write(" ".join(f"<https://example.org/{term}>" for term in terms) + " .\n")
+            head, relation, tail = line.rstrip("\n").replace(" ", "%20").split("\t")
+            file.write(
+                f"<{ENTITY_NAMESPACE}{head}> <{RELATION_NAMESPACE}{relation}> <{ENTITY_NAMESPACE}{tail}> .\n"
+            )
 
 
 def _serve(graph: _Graph, stack: ExitStack) -> _Served:
