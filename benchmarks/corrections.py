@@ -51,7 +51,7 @@ from services.gateway.access.settings import keys_path
 _SEEDS = (1, 2, 3)
 _RUN, _KG = "first", "world"
 _EACH, _HELD_OUT = 6, 18  # corrections, and held-out paraphrases, of a relation
-_OTHERS = 1200  # among 240 questions, four that are lost by chance would be more than may be lost
+_OTHERS = 1200  # of 240, three that are lost by chance would already be more than 0.01
 
 # Relation → sentences of corrections, and those of held-out paraphrases.
 _JARGON: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

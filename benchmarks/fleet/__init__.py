@@ -69,9 +69,10 @@ def _line(step: Measured) -> str:
         load += f" at one gateway, {step.step.at_a_time} at a time" if step.step.at_a_time else ""
     spent = ", ".join(f"{name} {seconds / totals.seconds:.3f}" for name, seconds in totals.cpu_s.items())
     peaks, failed = step.peaks, step.questions - step.ends.get("answered", 0)
+    commands, network = (sum(of.values()) / totals.seconds for of in (totals.commands, totals.network))
     return (
-        f"  {load or 'waiting'}: cores of {spent}; Redis {totals.commands / totals.seconds:.0f} commands/s, "
-        f"{totals.network / totals.seconds / 1e6:.2f} MB/s, {peaks.clients} connections; "
+        f"  {load or 'waiting'}: cores of {spent}; Redis {commands:.0f} commands/s, "
+        f"{network / 1e6:.2f} MB/s, {sum(peaks.clients.values())} connections; "
         f"waiting {peaks.queued['rollouts']} requests, {peaks.queued['trajectories']} replies; "
         f"{peaks.files} files of the trainer; {totals.versions} versions, {sum(totals.operations.values())} "
         f"operations of the store" + (f"; {failed} questions not answered" if failed else "")

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.fleet.simulation import Measured, Outcome, Totals
+from benchmarks.fleet.simulation import GATEWAYS_REDIS, QUEUES_REDIS, Measured, Outcome, Totals
 from kbqa.wire import ROLLOUTS, TRAJECTORIES
 
 _CORE = 1.0
@@ -22,7 +22,7 @@ _REDIS_CLIENTS, _REDIS_MB = 10_000.0, 2048.0  # its default; what docs/operation
 _NETWORK_MB = 1250.0  # a second, of a usual machine
 _BUCKET_READS, _BUCKET_WRITES = 5500.0, 3500.0  # a second, of a prefix of S3
 _OPEN_FILES = 1024.0  # the usual soft limit of a process
-_STORED_MB = 64 + 2 * 25.0  # answers (KBQA_GATEWAY_ANSWERS_MB), and the dead letters of two queues
+_ANSWERS_MB, _DEAD_LETTERS_MB = 64.0, 2 * 25.0  # KBQA_GATEWAY_ANSWERS_MB; of two queues
 _MB = 2.0**20
 _DAY_S = 86_400.0
 _MANY = 100.0  # fleets
@@ -154,19 +154,35 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     asked = [*alone, *(step for step in steps if not step.questions)] if alone else steps
     gateway = costs(asked, plan.in_flight, _gateways)
     worker = costs(steps, plan.in_flight, lambda totals: totals.cpu_s["workers"])
-    clients = max(step.peaks.clients for step in steps) / (plan.workers + plan.gateways)
     counts = costs(steps, plan.in_flight, lambda totals: totals.count_bytes / _MB)
     counted = counts.question * target.questions * _DAY_S
     request, reply = (
         max(step.peaks.message[queue] for step in steps) / _MB for queue in (ROLLOUTS, TRAJECTORIES)
     )
-    stored, members = _STORED_MB + counted, target.workers + target.gateways
+    waiting = {"requests": request, "all replies": reply}
+
+    def needs_of_redis(name: str, scale: float) -> list[Share]:
+        """Processor, network and connections; `scale`: its clients in the target for each simulated one."""
+        clients = max(step.peaks.clients[name] for step in steps)
+        return [
+            needs(f"{name}: processor", _CORE, lambda totals: totals.cpu_s[name], "core"),
+            needs(f"{name}: network", _NETWORK_MB, lambda totals: totals.network[name] / _MB, "MB/s"),
+            Share(f"{name}: connections", _REDIS_CLIENTS, clients * scale, "connections"),
+        ]
+
     found = [
-        needs("Redis: processor", _CORE, lambda totals: totals.cpu_s["redis"], "core"),
-        needs("Redis: network", _NETWORK_MB, lambda totals: totals.network / _MB, "MB/s"),
-        Share("Redis: connections", _REDIS_CLIENTS, clients * members, "connections"),
-        Share("Redis: memory, requests waiting", _REDIS_MB, stored + target.in_flight * request, "MB"),
-        Share("Redis: memory, all replies waiting", _REDIS_MB, stored + target.in_flight * reply, "MB"),
+        *needs_of_redis(QUEUES_REDIS, target.workers / plan.workers),
+        *needs_of_redis(GATEWAYS_REDIS, target.gateways / plan.gateways),
+        *(
+            Share(
+                f"{QUEUES_REDIS}: memory, {what} waiting",
+                _REDIS_MB,
+                _DEAD_LETTERS_MB + target.in_flight * size,
+                "MB",
+            )
+            for what, size in waiting.items()
+        ),
+        Share(f"{GATEWAYS_REDIS}: memory", _REDIS_MB, _ANSWERS_MB + counted, "MB"),
         needs("trainer's intake: processor", _CORE, lambda totals: totals.cpu_s["trainer"], "core"),
         needs("training process: processor", _CORE, lambda totals: totals.cpu_s["training"], "core"),
         Share("trainer: open files", _OPEN_FILES, max(step.peaks.files for step in steps), "files"),

@@ -1,7 +1,8 @@
 """Starts a fleet on this machine, offers it load in steps, and reads what each step costs.
 
 The members are processes that one process forks after all imports, so that they share most of their memory.
-Redis is a real one that appends, and the service that takes the replies is a real trainer. Processor time is
+The queues and the gateways have a real Redis each, which appends, and the service that takes the replies is a
+real trainer. Processor time is
 counted, not time that passes: other work on the machine changes how much load fits, but not what it costs.
 """
 
@@ -42,6 +43,7 @@ GROUP = 8
 _RUN = "fleet"
 _KEYS = 50
 _RATE, _QUOTA = "60000/minute", "2000000/day"  # of each key, so that its questions are counted
+QUEUES_REDIS, GATEWAYS_REDIS = "Redis of the queues", "Redis of the gateways"
 _READY_S, _SETTLE_S, _LOOK_S, _PROBE_S = 600.0, 5.0, 1.0, 10.0
 
 
@@ -85,16 +87,16 @@ class Totals:
 
     Attributes:
         seconds: by the monotonic clock.
-        cpu_s: processor time by kind of member: redis, workers, gateways, trainer, training.
-        commands, network: of Redis; network in bytes, both ways.
+        cpu_s: processor time by kind of member: each Redis, workers, gateways, trainer, training.
+        commands, network: by Redis; network in bytes, both ways.
         operations: of the policy store.
         count_bytes: memory of Redis for the counts of requests and questions.
     """
 
     seconds: float
     cpu_s: Mapping[str, float]
-    commands: int
-    network: int
+    commands: Mapping[str, int]
+    network: Mapping[str, int]
     groups: int
     versions: int
     operations: Mapping[str, int]
@@ -104,13 +106,17 @@ class Totals:
         return Totals(
             self.seconds - other.seconds,
             {kind: spent - other.cpu_s[kind] for kind, spent in self.cpu_s.items()},
-            self.commands - other.commands,
-            self.network - other.network,
+            _less(self.commands, other.commands),
+            _less(self.network, other.network),
             self.groups - other.groups,
             self.versions - other.versions,
-            {name: count - other.operations[name] for name, count in self.operations.items()},
+            _less(self.operations, other.operations),
             self.count_bytes - other.count_bytes,
         )
+
+
+def _less(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - others[name] for name, count in counts.items()}
 
 
 @dataclass
@@ -118,15 +124,13 @@ class Peaks:
     """The highest values that were seen.
 
     Attributes:
-        clients: connections of Redis.
-        memory: of Redis, in bytes.
+        clients: connections by Redis.
         files: open files of the trainer.
         queued: messages by queue.
         message: memory of a message by queue, in bytes.
     """
 
-    clients: int = 0
-    memory: int = 0
+    clients: Counter[str] = field(default_factory=Counter)
     files: int = 0
     queued: Counter[str] = field(default_factory=Counter)
     message: Counter[str] = field(default_factory=Counter)
@@ -201,10 +205,8 @@ def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
         context.Array("Q", len(simulated.OPERATIONS)),
     )
     with ExitStack() as closing:
-        (home / "redis").mkdir()
-        limits = ("--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendfsync", "everysec")
-        broker = Broker(home / "redis", *limits)
-        closing.callback(broker.kill)
+        servers = {name: _redis(home / name, closing) for name in (QUEUES_REDIS, GATEWAYS_REDIS)}
+        broker, counts = servers.values()
         trainer = Service("trainer", home, {"KBQA_BROKER_URL": broker.url})
         closing.callback(trainer.kill)
         ports = _free_ports(plan.workers + 2 * plan.gateways)
@@ -225,21 +227,30 @@ def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
             start("workers", members.work, home, broker.url, port, plan.concurrency)
         gateway_ports = [(next(ports), next(ports)) for _ in range(plan.gateways)]
         for port, operations_port in gateway_ports:
-            start("gateways", members.serve_answers, home, broker.url, port, operations_port)
+            start("gateways", members.serve_answers, home, counts.url, port, operations_port)
         probed = [*worker_ports, *(port for port, _ in gateway_ports), trainer.port]
         pids = {kind: [process.pid or 0 for process in found] for kind, found in started.items()}
         pids["trainer"] = [trainer.process.pid]
         urls = [f"http://127.0.0.1:{port}" for port, _ in gateway_ports]
-        fleet = _Fleet(broker.url, pids, probed, Callers(urls, keys), Callers(urls[:1], keys), shared, run)
+        clients = {name: redis.Redis.from_url(server.url) for name, server in servers.items()}
+        fleet = _Fleet(clients, pids, probed, Callers(urls, keys), Callers(urls[:1], keys), shared, run)
         fleet.wait_ready()
         with fleet.watching():
             yield fleet
 
 
+def _redis(directory: Path, closing: ExitStack) -> Broker:
+    directory.mkdir()
+    limits = ("--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendfsync", "everysec")
+    server = Broker(directory, *limits)
+    closing.callback(server.kill)
+    return server
+
+
 class _Fleet:
     def __init__(
         self,
-        redis_url: str,
+        servers: Mapping[str, redis.Redis],
         pids: Mapping[str, Sequence[int]],
         probed: Sequence[int],
         callers: Callers,
@@ -247,7 +258,7 @@ class _Fleet:
         shared: members.Shared,
         run: RunDirectory,
     ) -> None:
-        self._redis = redis.Redis.from_url(redis_url)
+        self._servers, self._queues = servers, servers[QUEUES_REDIS]
         self._http = httpx.Client(timeout=10, verify=False)  # reading certificates takes long
         self._members = {kind: [psutil.Process(pid) for pid in found] for kind, found in pids.items()}
         self._probed, self._callers, self._single = probed, callers, single
@@ -322,7 +333,8 @@ class _Fleet:
             self._ending.set()
             for thread in threads:
                 thread.join()
-            self._redis.close()
+            for server in self._servers.values():
+                server.close()
             self._http.close()
 
     def _is_ready(self, port: int) -> bool:
@@ -333,17 +345,17 @@ class _Fleet:
     def _watch(self) -> None:
         (trainer,) = self._members["trainer"]
         while not self._ending.wait(_LOOK_S):
-            peaks, info = self._peaks, self._redis.info()
-            peaks.clients = max(peaks.clients, info["connected_clients"])
-            peaks.memory = max(peaks.memory, info["used_memory"])
+            peaks = self._peaks
+            for name, server in self._servers.items():
+                peaks.clients[name] = max(peaks.clients[name], server.info("clients")["connected_clients"])
             peaks.files = max(peaks.files, trainer.num_fds())
             for path in (self._run.path / "inbox").glob("*.json"):
                 with suppress(FileNotFoundError):  # the training process has taken it
                     self._replies[path.name] = path.stat().st_size
             for queue in QUEUES:
-                length = self._redis.llen(queue)
+                length = self._queues.llen(queue)
                 peaks.queued[queue] = max(peaks.queued[queue], length)
-                if length and (size := self._redis.memory_usage(queue, samples=0)):
+                if length and (size := self._queues.memory_usage(queue, samples=0)):
                     peaks.message[queue] = max(peaks.message[queue], size // length)
 
     def _probe(self) -> None:
@@ -354,20 +366,24 @@ class _Fleet:
             self._is_ready(port)
 
     def _read(self) -> Totals:
-        info = self._redis.info()
+        infos = {name: server.info() for name, server in self._servers.items()}
+        counts = self._servers[GATEWAYS_REDIS]
         cpu_s = {
             kind: sum(_cpu_s(process) for process in processes) for kind, processes in self._members.items()
         }
-        cpu_s["redis"] = info["used_cpu_user"] + info["used_cpu_sys"]
+        cpu_s |= {name: info["used_cpu_user"] + info["used_cpu_sys"] for name, info in infos.items()}
         return Totals(
             time.monotonic(),
             cpu_s,
-            info["total_commands_processed"],
-            info["total_net_input_bytes"] + info["total_net_output_bytes"],
+            {name: info["total_commands_processed"] for name, info in infos.items()},
+            {
+                name: info["total_net_input_bytes"] + info["total_net_output_bytes"]
+                for name, info in infos.items()
+            },
             self._shared.groups.value,
             self._shared.versions.value,
             simulated.operations(self._shared.operations),
-            sum(self._redis.memory_usage(key) or 0 for key in self._redis.scan_iter("kbqa:counts*", 1000)),
+            sum(counts.memory_usage(key) or 0 for key in counts.scan_iter("kbqa:counts*", 1000)),
         )
 
 

@@ -15,8 +15,8 @@ def measured(seconds: float, redis_s: float, groups: int = 0, questions: int = 0
     totals = Totals(
         seconds,
         cpu_s={"redis": redis_s},
-        commands=0,
-        network=0,
+        commands={},
+        network={},
         groups=groups,
         versions=0,
         operations={},

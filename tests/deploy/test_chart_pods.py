@@ -154,6 +154,28 @@ def test_cached_answers_cannot_fill_the_queues(chart):
     assert policies == {"redis": "noeviction", "redis-cache": "allkeys-lru"}
 
 
+@pytest.mark.parametrize("scenario", ["default", "external-redis"])
+def test_gateways_may_have_a_redis_for_themselves(chart, scenario):
+    before, objects = chart(scenario), chart(scenario, redisGateway={"enabled": True})
+    urls, others = (
+        {
+            c["name"]: variables(c)["KBQA_REDIS_URL"]
+            for _, c, service in services(rendered)
+            if service != "kg_server"
+        }
+        for rendered in (objects, before)
+    )
+    assert urls.pop("gateway").endswith("@kbqa-redis-gateway:6379/0")
+    del others["gateway"]
+    assert urls == others
+    [server] = [pod for pod in pods(objects) if component(pod) == "redis-gateway"]
+    assert "--appendonly yes" in server.containers[0]["command"][2]
+    assert "--maxmemory-policy noeviction" in server.containers[0]["command"][2]
+    claims = {claim["metadata"]["name"] for claim in of_kind(objects, "PersistentVolumeClaim")}
+    assert "kbqa-redis-gateway" in claims
+    assert "kbqa-redis" in {secret["metadata"]["name"] for secret in of_kind(objects, "Secret")}
+
+
 @pytest.mark.parametrize("scenario", ["cpu-small", "external-redis"])
 def test_without_a_redis_of_its_own_kg_server_caches_in_memory(chart, scenario):
     [server] = [c for _, c, service in services(chart(scenario)) if service == "kg_server"]

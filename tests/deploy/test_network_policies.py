@@ -159,6 +159,18 @@ def test_the_queues_are_reached_only_by_those_who_use_them(chart):
     assert reaching == users
 
 
+def test_a_redis_of_the_gateways_is_reached_by_them_alone_and_they_reach_no_other(chart):
+    inside, outside = (
+        chart(scenario, redisGateway={"enabled": True}) for scenario in ("cpu-small", "external-redis")
+    )
+    parts = {"rollout-worker", "trainer", "gateway", "kg-server", "jobs"}
+    for objects in (inside, outside):
+        assert {name for name in parts if allowed(objects, name, "redis-gateway", 6379)} == {"gateway"}
+    assert {name for name in parts if allowed(inside, name, "redis", 6379)} == {"rollout-worker", "trainer"}
+    reaching = {name for name in parts if any(port == 6380 for _, port in reached(outside, name))}
+    assert reaching == {"rollout-worker", "trainer"}
+
+
 def test_sentinels_are_reached_by_those_who_use_the_queues(chart):
     sentinels = {
         "addresses": ["a.data.svc:26379", "10.1.2.3:26380"],

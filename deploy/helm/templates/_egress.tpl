@@ -11,7 +11,9 @@
 {{- if eq $v.gateway.engine $sidecar }}{{ $loads = append $loads "gateway" }}{{ end -}}
 {{- end -}}
 {{- $services := list "kg-server" "rollout-worker" "trainer" "gateway" -}}
-{{- $queues := ternary list (list "rollout-worker" "trainer" "gateway") $v.redis.enabled -}}
+{{- $queues := list "rollout-worker" "trainer" -}}
+{{- if not (include "kbqa.gatewayRedisUsed" .) }}{{ $queues = append $queues "gateway" }}{{ end -}}
+{{- if $v.redis.enabled }}{{ $queues = list }}{{ end -}}
 {{- $bucket := printf "https://s3.%s.amazonaws.com" (default "us-east-1" $v.policyStore.s3.region) -}}
 {{- $all := dict
       "hub" (dict "url" (ternary "" (default "https://huggingface.co" $v.model.endpoint) $v.model.offline) "from" $loads)

@@ -47,7 +47,7 @@
 {{- $proxy := .Values.proxy -}}
 {{- if or $proxy.http $proxy.https }}
 {{- $own := list "localhost" "127.0.0.1" ".svc" ".cluster.local" -}}
-{{- range $component := list "kg-server" "trainer" "gateway" "redis" "redis-cache" }}
+{{- range $component := list "kg-server" "trainer" "gateway" "redis" "redis-gateway" "redis-cache" }}
 {{- $own = append $own (include "kbqa.componentName" (list $ $component)) -}}
 {{- end }}
 {{- range $name, $value := dict "HTTP_PROXY" $proxy.http "HTTPS_PROXY" $proxy.https "NO_PROXY" (concat $own $proxy.exceptions | join ",") }}
@@ -117,23 +117,40 @@ valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "servic
 {{- if and .Values.redisCache.enabled .Values.kgServer.enabled }}true{{ end -}}
 {{- end }}
 
+{{- define "kbqa.gatewayRedisUsed" -}}
+{{- if and .Values.redisGateway.enabled .Values.gateway.enabled }}true{{ end -}}
+{{- end }}
+
+{{/* (list $ "redis") → the URL of a Redis of the release. */}}
+{{- define "kbqa.ownRedis" -}}
+{{- $ := index . 0 }}
+- name: REDIS_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" $ }}, key: {{ $.Values.redis.secretKey }}}}
+- {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" . }}:6379/0"}
+{{- end }}
+
 {{/* Where kg_server keeps answers beside its memory: never with the queues, whose Redis they would fill. */}}
 {{- define "kbqa.cacheEnvironment" -}}
 {{- if include "kbqa.cacheUsed" . }}
-- name: REDIS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" . }}, key: {{ .Values.redis.secretKey }}}}
-- {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" (list . "redis-cache") }}:6379/0"}
+{{- include "kbqa.ownRedis" (list . "redis-cache") }}
 {{- end }}
 {{- end }}
 
 {{- define "kbqa.redisEnvironment" -}}
 {{- if .Values.redis.enabled }}
-- name: REDIS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" . }}, key: {{ .Values.redis.secretKey }}}}
-- {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" (list . "redis") }}:6379/0"}
+{{- include "kbqa.ownRedis" (list . "redis") }}
 {{- else if .Values.externalRedis.existingSecret }}
 - name: KBQA_REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ .Values.externalRedis.existingSecret }}, key: {{ .Values.externalRedis.secretKey }}}}
+{{- end }}
+{{- end }}
+
+{{/* Where gateways keep counts and answers. */}}
+{{- define "kbqa.gatewayRedisEnvironment" -}}
+{{- if include "kbqa.gatewayRedisUsed" . }}
+{{- include "kbqa.ownRedis" (list . "redis-gateway") }}
+{{- else }}
+{{- include "kbqa.redisEnvironment" . }}
 {{- end }}
 {{- end }}
 

@@ -1,4 +1,4 @@
-{{/* Names and labels. A component is one of kg-server, rollout-worker, trainer, training-node, gateway, redis, redis-cache, jobs. */}}
+{{/* Names and labels. A component is one of kg-server, rollout-worker, trainer, training-node, gateway, redis, redis-gateway, redis-cache, jobs. */}}
 
 {{- define "kbqa.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}

@@ -1,6 +1,6 @@
 {{/*
-A Redis: (list $ "redis" .Values.redis durable). What is durable, the queues, is written to a file and never evicted; what is
-not, cached answers, is evicted when memory runs out. docs/operations.md explains each setting.
+A Redis: (list $ "redis" .Values.redis durable). What is durable, queues and counts, is written to a file and never evicted;
+what is not, cached answers, is evicted when memory runs out. docs/operations.md explains each setting.
 */}}
 {{- define "kbqa.redisServer" -}}
 {{- $ := index . 0 -}}{{- $component := index . 1 -}}{{- $values := index . 2 -}}{{- $durable := index . 3 -}}
