@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PAGE_IN_SOURCE = re.compile(r"docs/[\w/.-]+\.md")
-_FIGURE = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*\.\d+(?![\w.])|(?<![\w.,])\d+(?:,\d{3})+(?![\w.])")
+_FIGURE = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*\.\d+(?!\w|\.\w)|(?<![\w.,])\d+(?:,\d{3})+(?!\w|\.\w)")
 
 
 def anchors(page: Path) -> set[str]:
