@@ -77,7 +77,7 @@ class AccessStack:
             rewriter: writes complete questions instead of the rules.
         """
         sessions = Sessions(self._shelf, self._settings.answers_ttl_s)
-        idempotent = IdempotentAnswers(self._shelf, self._settings.answers_ttl_s)
+        idempotent = IdempotentAnswers(self._shelf, self.saved)
         return QuestionService(
             answering,
             Quotas(self._counts, self._metrics),

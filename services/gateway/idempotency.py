@@ -1,8 +1,8 @@
 """`Idempotency-Key`: a repeated request is computed once and gets the same answer.
 
-For each key of an owner, the shelf stores first a claim and then the answer. The request that computes the
-answer renews its claim regularly. A request that finds another one's claim waits for the answer; if that
-claim is dropped or expires, the waiting request computes the answer itself.
+For each key of an owner, the shelf stores first a claim and then, in its place, a pointer to the saved answer.
+The request that computes the answer renews its claim regularly. A request that finds another one's claim waits
+for the answer; if that claim is dropped or expires, the waiting request computes the answer itself.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from kbqa.client.models import AnswerRequest, AnswerResponse
-from services.gateway.errors import IdempotencyMismatchError, ShelfUnavailableError
-from services.gateway.shelves import AnswerShelf
+from services.gateway.errors import AnswerNotFoundError, IdempotencyMismatchError, ShelfUnavailableError
+from services.gateway.saved import SavedAnswers
+from services.gateway.shelves import AnswerShelf, Pointer
 
 logger = logging.getLogger(__name__)
 
@@ -25,27 +27,34 @@ _CLAIM_S = 15.0
 _POLL_S = 0.1
 
 
+@dataclass(slots=True)
 class RequestTurn:
     """A request's turn to be answered.
 
     Attributes:
         known: the earlier answer; None if the answer has to be computed now.
-        answer: the answer that repeated requests get; the caller sets it when it has computed one.
+        name: where the shelf has its claim; empty for a request without a key.
+        fingerprint: of the request.
+        saved: whether the answer has been saved with its pointer; set by the caller.
     """
 
-    def __init__(self, known: AnswerResponse | None) -> None:
-        self.known, self.answer = known, known
+    known: AnswerResponse | None = None
+    name: str = ""
+    fingerprint: str = ""
+    saved: bool = False
+
+    def pointer_to(self, answer: AnswerResponse) -> Pointer | None:
+        """What repeated requests find; None if they cannot be recognised."""
+        if not self.name:
+            return None
+        return Pointer(self.name, json.dumps({"request": self.fingerprint, "answer": answer.id}).encode())
 
 
 class IdempotentAnswers:
-    """Remembers answers by Idempotency-Key.
+    """Recognises repeated requests by their Idempotency-Key, as long as their answers are saved."""
 
-    Args:
-        ttl_s: seconds for which an answer is remembered.
-    """
-
-    def __init__(self, shelf: AnswerShelf, ttl_s: float) -> None:
-        self._shelf, self._ttl_s = shelf, ttl_s
+    def __init__(self, shelf: AnswerShelf, saved: SavedAnswers) -> None:
+        self._shelf, self._saved = shelf, saved
 
     @asynccontextmanager
     async def turn(self, owner: str, key: str, request: AnswerRequest) -> AsyncIterator[RequestTurn]:
@@ -55,34 +64,40 @@ class IdempotentAnswers:
             IdempotencyMismatchError: the key was used before with a different request.
             ShelfUnavailableError: Redis does not answer.
         """
-        name = f"repeat:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
+        name = f"request:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
         # The token tells the claims of two requests apart, one of which may have taken the other's place.
         claim = json.dumps({"request": fingerprint, "claim": secrets.token_hex(8)}).encode()
         while not await self._shelf.claim(name, claim, _CLAIM_S):
-            known = await self._find(name, fingerprint)
+            known = await self._find(owner, name, fingerprint)
             if known is not None:
                 yield RequestTurn(known)
                 return
             await asyncio.sleep(_POLL_S)
-        turn = RequestTurn(None)
+        turn = RequestTurn(None, name, fingerprint)
         renewal = asyncio.create_task(self._renew(name, claim))
         try:
             yield turn
         finally:
             renewal.cancel()
             await asyncio.gather(renewal, return_exceptions=True)
-            await asyncio.shield(self._conclude(owner, name, claim, fingerprint, turn.answer))
+            if not turn.saved:
+                await asyncio.shield(self._release(name, claim))
 
-    async def _find(self, name: str, fingerprint: str) -> AnswerResponse | None:
+    async def _find(self, owner: str, name: str, fingerprint: str) -> AnswerResponse | None:
         found = await self._shelf.get(name)
         if found is None:
             return None
         kept = json.loads(found)
         if kept["request"] != fingerprint:
             raise IdempotencyMismatchError
-        answer = kept.get("answer")
-        return None if answer is None else AnswerResponse.model_validate(answer)
+        if "answer" not in kept:
+            return None
+        try:
+            return (await self._saved.read(owner, kept["answer"])).document
+        except AnswerNotFoundError:  # a Redis that evicts keys has dropped it, and not its pointer
+            await self._shelf.release(name, found)
+            return None
 
     async def _renew(self, name: str, claim: bytes) -> None:
         while True:
@@ -93,15 +108,9 @@ class IdempotentAnswers:
             except ShelfUnavailableError as error:
                 logger.warning("a claim on an Idempotency-Key cannot be renewed", extra={"error": str(error)})
 
-    async def _conclude(
-        self, owner: str, name: str, claim: bytes, fingerprint: str, answer: AnswerResponse | None
-    ) -> None:
+    async def _release(self, name: str, claim: bytes) -> None:
         try:
-            if answer is None:
-                await self._shelf.release(name, claim)
-            else:
-                kept = {"request": fingerprint, "answer": answer.model_dump(mode="json", exclude_none=True)}
-                await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s, owner)
+            await self._shelf.release(name, claim)
         except ShelfUnavailableError as error:
-            # The answer is sent anyway; the claim expires by itself.
-            logger.warning("an answer cannot be stored for its Idempotency-Key", extra={"error": str(error)})
+            # It expires by itself.
+            logger.warning("the claim on an Idempotency-Key stays", extra={"error": str(error)})

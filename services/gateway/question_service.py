@@ -136,8 +136,7 @@ class QuestionService:
                     event = await labelling.told(meant.told(said))
                     if isinstance(event, DoneEvent):
                         # Save it before sending it: the caller may read it again at once.
-                        turn.answer = event.document
-                        await self._keep(submission, meant, event.document)
+                        await self._keep(submission, turn, meant, event.document)
                     yield event
 
     @asynccontextmanager
@@ -147,7 +146,7 @@ class QuestionService:
         self._quotas.require_graph(submission.caller, submission.request.kg)
         if submission.idempotency_key is None:
             await self._quotas.spend(submission.caller)
-            yield RequestTurn(None)
+            yield RequestTurn()
             return
         async with self._idempotent.turn(
             submission.caller.owner, submission.idempotency_key, submission.request
@@ -158,9 +157,11 @@ class QuestionService:
                 submission.entry.answer = turn.known.id
             yield turn
 
-    async def _keep(self, submission: Submission, meant: Meant, document: AnswerResponse) -> None:
+    async def _keep(
+        self, submission: Submission, turn: RequestTurn, meant: Meant, document: AnswerResponse
+    ) -> None:
         submission.entry.answer = document.id
         self._usage.count(submission.caller, document.usage)
         owner, request = submission.caller.owner, submission.request
-        await self._saved.save(owner, request, document)
+        turn.saved = await self._saved.save(owner, request, document, turn.pointer_to(document))
         await self._conversations.remember(owner, meant, document, again=request.understood is not None)

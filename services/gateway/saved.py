@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway.errors import AnswerNotFoundError, ShelfUnavailableError
-from services.gateway.shelves import AnswerShelf
+from services.gateway.shelves import AnswerShelf, Pointer
 
 logger = logging.getLogger(__name__)
 
@@ -30,16 +30,26 @@ class SavedAnswers:
     def __init__(self, shelf: AnswerShelf, ttl_s: int) -> None:
         self._shelf, self._ttl_s = shelf, ttl_s
 
-    async def save(self, owner: str, request: AnswerRequest, document: AnswerResponse) -> None:
-        """Store an answer. A failure is only logged, because the caller gets the answer anyway."""
+    async def save(
+        self, owner: str, request: AnswerRequest, document: AnswerResponse, pointer: Pointer | None = None
+    ) -> bool:
+        """Store an answer. A failure is only logged, because the caller gets the answer anyway.
+
+        Args:
+            pointer: is stored with it.
+
+        Returns:
+            whether it was stored.
+        """
         saved = SavedAnswer(request=request, document=document)
         try:
             key = _key(owner, document.id)
-            await self._shelf.put(key, saved.model_dump_json().encode(), self._ttl_s, owner)
+            return await self._shelf.put(key, saved.model_dump_json().encode(), self._ttl_s, owner, pointer)
         except ShelfUnavailableError as error:
             logger.warning(
                 "an answer cannot be stored for reading again", extra={"id": document.id, "error": str(error)}
             )
+            return False
 
     async def read(self, owner: str, id_: str) -> SavedAnswer:
         """An answer that `owner` received.

@@ -20,42 +20,57 @@ _ENTRY = 1024  # bytes that a value takes besides itself: its name, in several p
 _STILL = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
 _RENEW = _STILL + "return redis.call('pexpire', KEYS[1], ARGV[2])"
 _RELEASE = _STILL + "return redis.call('del', KEYS[1])"
-# `ages` has the names of all values by the time at which they expire, in milliseconds. `costs` has what each
-# takes with the index of its owner ("COST INDEX"), and the sum as `total`. It is one script, so that the sum
-# stays right whatever several gateways do at a time. A Redis that evicts keys may drop one of the two; the
-# other is then dropped, too, or the sum would be too high for ever.
+# `ages` has the names of all values by the time at which they expire, in milliseconds; `index` those of one
+# owner. `costs` has what each takes, its index and its pointer ("COST INDEX POINTER"), and the sum as `total`.
+# It is one script, so that the sum stays right whatever several gateways do at a time. A Redis that evicts keys
+# may drop one of `ages` and `costs`; the other is then dropped, too, or the sum would be too high for ever.
+# The lists live for twice as long as a value, so that most values need not prolong them.
 _PUT = """
-local name, index, ages, costs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, index, ages, costs, pointer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local value, cost, ttl, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function forget(gone)
     local kept = redis.call('hget', costs, gone)
-    if kept then
-        local space = string.find(kept, ' ')
-        redis.call('hdel', costs, gone)
-        redis.call('hincrby', costs, 'total', -tonumber(string.sub(kept, 1, space - 1)))
-        redis.call('zrem', string.sub(kept, space + 1), gone)
-    end
+    if not kept then return redis.call('del', gone) end
+    local cost, index, pointer = string.match(kept, '^(%d+) (%S+) ?(.*)$')
+    redis.call('hdel', costs, gone)
+    redis.call('hincrby', costs, 'total', -tonumber(cost))
+    redis.call('zrem', index, gone)
     redis.call('zrem', ages, gone)
-    redis.call('del', gone)
+    redis.call('del', gone, pointer)
 end
 if redis.call('exists', ages, costs) == 1 then redis.call('del', ages, costs) end
 for _, gone in ipairs(redis.call('zrangebyscore', ages, '-inf', now, 'limit', 0, 1000)) do forget(gone) end
-forget(name)
+if redis.call('hexists', costs, name) == 1 then forget(name) end
 redis.call('set', name, value, 'px', ttl)
+local kept = cost .. ' ' .. index
+if pointer then
+    redis.call('set', pointer, ARGV[6], 'px', ttl)
+    kept = kept .. ' ' .. pointer
+end
 redis.call('zadd', index, now + ttl, name)
 redis.call('zadd', ages, now + ttl, name)
-redis.call('hset', costs, name, cost .. ' ' .. index)
-redis.call('hincrby', costs, 'total', cost)
-for _, list in ipairs({index, ages, costs}) do
-    if redis.call('pttl', list) < ttl then redis.call('pexpire', list, ttl) end
+redis.call('hset', costs, name, kept)
+local total = redis.call('hincrby', costs, 'total', cost)
+if redis.call('pttl', index) < ttl then redis.call('pexpire', index, 2 * ttl) end
+if redis.call('pttl', ages) < ttl then
+    redis.call('pexpire', ages, 2 * ttl)
+    redis.call('pexpire', costs, 2 * ttl)
 end
-while redis.call('zcard', index) > most do forget(redis.call('zpopmin', index)[1]) end
-while tonumber(redis.call('hget', costs, 'total')) > room and redis.call('zcard', ages) > 0 do
+for _ = most + 1, redis.call('zcard', index) do forget(redis.call('zpopmin', index)[1]) end
+while total > room and redis.call('zcard', ages) > 0 do
     forget(redis.call('zpopmin', ages)[1])
+    total = tonumber(redis.call('hget', costs, 'total'))
 end
 """
+
+
+class Pointer(NamedTuple):
+    """A small value under a key of its own that says where another value is, and is dropped with it."""
+
+    key: str
+    value: bytes
 
 
 class AnswerShelf(Protocol):
@@ -71,12 +86,18 @@ class AnswerShelf(Protocol):
 
     async def get(self, key: str) -> bytes | None: ...
 
-    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
-        """Store a value, replacing an earlier one or a claim. A very large value is not stored.
+    async def put(
+        self, key: str, value: bytes, ttl_s: float, owner: str = "", pointer: Pointer | None = None
+    ) -> bool:
+        """Store a value, replacing an earlier one or a claim.
 
         Args:
             owner: whose oldest values make room for this one; if all values are too large together, the
                 oldest of anybody do.
+            pointer: is stored with it, replacing a claim.
+
+        Returns:
+            whether it was stored; a very large value is not.
         """
         ...
 
@@ -89,7 +110,7 @@ class AnswerShelf(Protocol):
         ...
 
     async def release(self, key: str, value: bytes) -> None:
-        """Remove a claim, if it is still this one."""
+        """Remove a claim or a pointer, if it is still this one."""
         ...
 
     async def close(self) -> None: ...
@@ -101,6 +122,15 @@ class _Kept(NamedTuple):
     owner: str
     value: bytes
     until: float
+    pointer: Pointer | None
+
+    @property
+    def size(self) -> int:
+        return _size(self.value, self.pointer)
+
+
+def _size(value: bytes, pointer: Pointer | None) -> int:
+    return len(value) + _ENTRY + (0 if pointer is None else len(pointer.value) + _ENTRY)
 
 
 class MemoryShelf:
@@ -117,6 +147,7 @@ class MemoryShelf:
         # Both are in order of age, oldest first.
         self._values: dict[str, _Kept] = {}
         self._owned: dict[str, dict[str, None]] = {}
+        self._pointers: dict[str, tuple[str, bytes]] = {}  # the key that each points to, and its value
         self._size = 0
         # As many as requests that are being answered.
         self._claims = TLRUCache[str, tuple[float, bytes]](math.inf, _expires_at, clock)
@@ -124,17 +155,25 @@ class MemoryShelf:
     async def get(self, key: str) -> bytes | None:
         if key in self._claims:
             return self._claims[key][1]
-        kept = self._values.get(key)
-        return None if kept is None or kept.until <= self._clock() else kept.value
+        target, found = self._pointers.get(key, (key, None))
+        kept = self._values.get(target)
+        if kept is None or kept.until <= self._clock():
+            return None
+        return kept.value if found is None else found
 
-    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
+    async def put(
+        self, key: str, value: bytes, ttl_s: float, owner: str = "", pointer: Pointer | None = None
+    ) -> bool:
         if len(value) > _LARGEST:
-            return
+            return False
         self._claims.pop(key, None)
         self._forget(key)
         now = self._clock()
-        self._values[key] = _Kept(owner, value, now + ttl_s)
-        self._size += len(value) + _ENTRY
+        if pointer is not None:
+            self._claims.pop(pointer.key, None)
+            self._pointers[pointer.key] = key, pointer.value
+        self._values[key] = kept = _Kept(owner, value, now + ttl_s, pointer)
+        self._size += kept.size
         owned = self._owned.setdefault(owner, {})
         owned[key] = None
         if len(owned) > self._most:
@@ -144,11 +183,14 @@ class MemoryShelf:
             if self._size <= self._room and kept.until > now:
                 break
             self._forget(oldest)
+        return True
 
     def _forget(self, key: str) -> None:
         if (kept := self._values.pop(key, None)) is None:
             return
-        self._size -= len(kept.value) + _ENTRY
+        self._size -= kept.size
+        if kept.pointer is not None:
+            self._pointers.pop(kept.pointer.key, None)
         owned = self._owned[kept.owner]
         del owned[key]
         if not owned:
@@ -169,9 +211,12 @@ class MemoryShelf:
     async def release(self, key: str, value: bytes) -> None:
         if self._claims.get(key, (0.0, None))[1] == value:
             del self._claims[key]
+        if self._pointers.get(key, ("", None))[1] == value:
+            del self._pointers[key]
 
     async def close(self) -> None:
         self._claims.clear()
+        self._pointers.clear()
         self._values.clear()
         self._owned.clear()
         self._size = 0
@@ -211,16 +256,24 @@ class RedisShelf:
             raise self._unavailable(error) from error
         return None if value is None else zlib.decompress(value)
 
-    async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
+    async def put(
+        self, key: str, value: bytes, ttl_s: float, owner: str = "", pointer: Pointer | None = None
+    ) -> bool:
         if len(value) > _LARGEST:
-            return
+            return False
         names = [key, f"newest:{owner}", "ages", "costs"]
         packed = zlib.compress(value)
-        limits = [len(packed) + _ENTRY, int(ttl_s * 1000), self._most, self._room]
+        arguments: list[bytes | int] = [packed, 0, int(ttl_s * 1000), self._most, self._room]
+        if pointer is not None:
+            pointer = pointer._replace(value=zlib.compress(pointer.value))
+            names.append(pointer.key)
+            arguments.append(pointer.value)
+        arguments[1] = _size(packed, pointer)
         try:
-            await self._put([self._name(name) for name in names], [packed, *limits])
+            await self._put([self._name(name) for name in names], arguments)
         except (RedisError, OSError) as error:
             raise self._unavailable(error) from error
+        return True
 
     async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
         try:

@@ -110,6 +110,24 @@ def test_a_request_that_failed_is_asked_anew_under_its_key(gateway, place):
         assert client.post("/v1/answer", json=wrong, headers={"Idempotency-Key": "k"}).status_code == 404
 
 
+def test_an_answer_under_a_key_takes_one_place(gateway, place):
+    client = gateway(FixedPolicy(STARS), answers_kept=2, **place)
+    ids = [ask(client, key).json()["id"] for key in ("a", "b", "c")]
+    assert [client.get(f"/v1/answers/{id_}").status_code for id_ in ids] == [404, 200, 200]
+    assert ask(client, "c").json()["id"] == ids[2]
+    assert ask(client, "a").json()["id"] != ids[0]
+
+
+def test_a_request_whose_answer_was_evicted_is_asked_anew(gateway, redis_url):
+    client = gateway(FixedPolicy(STARS), redis_url=redis_url)
+    first = ask(client, "k").json()["id"]
+    with redis.Redis.from_url(redis_url) as server:
+        assert server.delete(*server.scan_iter(f"*:answer:*{first}")) == 1
+    second = ask(client, "k").json()["id"]
+    assert second != first
+    assert ask(client, "k").json()["id"] == second
+
+
 def test_without_redis_a_repeated_request_is_refused_and_others_are_answered(gateway):
     client = gateway(FixedPolicy(STARS), redis_url="redis://127.0.0.1:9/0", redis_timeout_s=0.5)
     assert ask(client).status_code == 200

@@ -127,8 +127,8 @@ async def live(answering, fate):
         service = QuestionService(
             answering,
             Quotas(Counts(), metrics),
-            SavedAnswers(shelf, 60),
-            IdempotentAnswers(shelf, 60),
+            saved := SavedAnswers(shelf, 60),
+            IdempotentAnswers(shelf, saved),
             Conversations(Sessions(shelf, 60), tools),
             tools,
             UsageLedger(Path("never saved"), metrics),

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from kbqa.errors import ConfigurationError
 from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
-from services.gateway.shelves import MemoryShelf, RedisShelf
+from services.gateway.shelves import MemoryShelf, Pointer, RedisShelf
 
 ROOM = 2**20
 
@@ -80,10 +80,10 @@ def test_the_newest_are_kept(on_a_shelf):
 
 def test_what_is_huge_is_not_kept(on_a_shelf):
     async def play(shelf):
-        await shelf.put("k", b"x" * (5 * 2**20), 60)
-        return await shelf.get("k")
+        stored = await shelf.put("k", b"x" * (5 * 2**20), 60, pointer=Pointer("p", b"to k"))
+        return stored, await shelf.get("k"), await shelf.get("p")
 
-    assert on_a_shelf(play) is None
+    assert on_a_shelf(play) == (False, None, None)
 
 
 def test_connections_of_a_redis_that_was_replaced_do_not_matter(redis_url):
@@ -96,7 +96,7 @@ def test_connections_of_a_redis_that_was_replaced_do_not_matter(redis_url):
         await shelf.close()
         return kept
 
-    assert asyncio.run(play()) == [b"a", None, b"b"]
+    assert asyncio.run(play()) == [b"a", True, b"b"]
 
 
 def test_a_redis_that_is_gone_is_said_to_be():
@@ -209,3 +209,49 @@ def test_only_who_made_a_claim_renews_and_releases_it(on_a_shelf):
         return kept, await shelf.get("k")
 
     assert on_a_shelf(play) == (b"theirs", None)
+
+
+def test_a_pointer_takes_the_place_of_a_claim_and_goes_with_its_value(on_a_shelf):
+    async def play(shelf):
+        await shelf.claim("p0", b"claim", 60)
+        for n in range(5):
+            await shelf.put(f"k{n}", b"x", 60, pointer=Pointer(f"p{n}", b"to k%d" % n))
+            await asyncio.sleep(0.01)  # Redis orders by the clock
+        await shelf.put("k4", b"y", 60)
+        await shelf.release("p3", b"to k0")
+        return [await shelf.get(f"p{n}") for n in range(5)], await shelf.claim("p3", b"claim", 60)
+
+    pointers, claimed = on_a_shelf(play)
+    assert pointers == [None, None, b"to k2", b"to k3", None], (
+        "k0 and k1 made room, k4 has a value without one"
+    )
+    assert not claimed
+
+
+def test_a_pointer_has_the_time_of_its_value_and_can_be_released(on_a_shelf):
+    async def play(shelf):
+        await shelf.put("short", b"x", 0.05, pointer=Pointer("to-short", b"1"))
+        await shelf.put("long", b"x", 60, pointer=Pointer("to-long", b"2"))
+        await asyncio.sleep(0.1)
+        await shelf.release("to-long", b"2")
+        return await shelf.get("to-short"), await shelf.get("to-long"), await shelf.get("long")
+
+    assert on_a_shelf(play) == (None, None, b"x")
+
+
+def test_what_points_to_values_counts_as_they_do(redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+
+        async def play():
+            shelf = in_redis(redis_url)
+            for number in range(3000):
+                pointer = Pointer(f"request:{number:064x}", os.urandom(100))
+                await shelf.put(f"answer:{number:032x}", b"", 60, f"owner-{number % 2000:032x}", pointer)
+            await shelf.close()
+
+        asyncio.run(play())
+        names = list(client.scan_iter("test:*"))
+        assert sum(client.memory_usage(name) for name in names) <= ROOM
+        kept = [sum(name.startswith(kind) for name in names) for kind in (b"test:answer:", b"test:request:")]
+    assert kept[0] == kept[1] > 300
