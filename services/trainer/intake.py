@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbqa.errors import MessageError, RunNotFoundError
 from kbqa.policy_store.durable import NO_ROOM
-from kbqa.runs.directory import Runs, State
+from kbqa.runs.directory import Runs
 from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import RolloutReply, decode
 from services.consumer import NotNowError
@@ -42,7 +42,6 @@ class Intake:
 
     def _take(self, reply: RolloutReply, message: str) -> str:
         run = self._runs.get(reply.run)
-        # Training writes the summary last; the state changes only after its process has ended.
-        if run.summary_path.exists() or run.read().state is State.DONE:
+        if run.summary_path.exists():  # training writes it last
             return "late"
         return "accepted" if run.inbox.accept(reply, message) else "duplicate"
