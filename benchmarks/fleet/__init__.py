@@ -26,6 +26,8 @@ def plan(workers: int, gateways: int) -> Plan:
             Step(12, at_a_time=32),
             Step(30, turn_s=14),
             Step(30, turn_s=7),
+            Step(12, booked=10.0 * workers),
+            Step(12, replies=2 / 3 * workers),
         ),
     )
 
@@ -64,11 +66,15 @@ def _unit_costs(outcome: Outcome, kind: str) -> str:
 def _line(step: Measured) -> str:
     totals = step.totals
     load = f"{totals.groups / totals.seconds:.1f} groups/s" if totals.groups else ""
-    if step.questions:
+    if step.step.replies:
+        load = f"{totals.groups / totals.seconds:.1f} replies/s to the intake alone"
+    elif step.step.booked:
+        load = f"{step.questions / totals.seconds:.0f} questions/s in the gateways' Redis alone"
+    elif step.questions:
         load = f"{step.questions / totals.seconds:.1f} questions/s"
         load += f" at one gateway, {step.step.at_a_time} at a time" if step.step.at_a_time else ""
     spent = ", ".join(f"{name} {seconds / totals.seconds:.3f}" for name, seconds in totals.cpu_s.items())
-    peaks, failed = step.peaks, step.questions - step.ends.get("answered", 0)
+    peaks, failed = step.peaks, step.questions - step.ends["answered"] - step.ends["booked"]
     commands, network = (sum(of.values()) / totals.seconds for of in (totals.commands, totals.network))
     return (
         f"  {load or 'waiting'}: cores of {spent}; Redis {commands:.0f} commands/s, "

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from benchmarks.fleet.simulated import GRAPH
+from kbqa.client.models import AnswerResponse
 
 _TIMEOUT_S = 60.0
 
@@ -23,7 +24,10 @@ class Callers:
 
     Attributes:
         ends: questions by how they ended: `answered`, an HTTP status, an error's type, or an exception.
+        document: the latest answer; None before the first.
     """
+
+    document: AnswerResponse | None = None
 
     def __init__(self, urls: Sequence[str], keys: Sequence[str]) -> None:
         self._turns = zip(itertools.cycle(urls), itertools.cycle(keys), itertools.count(1))
@@ -67,8 +71,8 @@ class Callers:
                 if response.status != 200:
                     end = str(response.status)
                 elif not body["stream"]:
-                    document = await response.json()
-                    end = "answered" if document["answers"] else "unanswered"
+                    self.document = AnswerResponse.model_validate_json(await response.read())
+                    end = "answered" if self.document.answers else "unanswered"
                 else:
                     async for line in response.content:
                         if line.startswith(b"data: "):

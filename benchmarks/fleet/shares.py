@@ -143,15 +143,28 @@ def _constant_and_slope(rates: Sequence[float], added: Sequence[float]) -> tuple
 
 def shares(outcome: Outcome, target: Target) -> list[Share]:
     """Each component's share of its limit at the target, the largest first."""
-    plan, steps = outcome.plan, outcome.steps
+    plan = outcome.plan
+    # Some components also got a load of their own, which says more than what the whole fleet did to them.
+    steps = [step for step in outcome.steps if not step.step.is_partial]
+    booked = [step for step in outcome.steps if step.step.booked]
+    sent = [step for step in outcome.steps if step.step.replies]
     scale = target.workers / plan.workers
 
-    def needs(component: str, limit: float, amount: Callable[[Totals], float], unit: str) -> Share:
+    def needs(
+        component: str,
+        limit: float,
+        amount: Callable[[Totals], float],
+        unit: str,
+        steps: Sequence[Measured] = steps,
+    ) -> Share:
         return Share(component, limit, costs(steps, plan.in_flight, amount).of(target, scale), unit)
+
+    without_questions = [step for step in steps if not step.questions]
+    without_groups = [step for step in steps if not step.totals.groups]
 
     # A gateway of the target has as many questions in progress as the one that is asked alone.
     alone = [step for step in steps if step.step.at_a_time]
-    asked = [*alone, *(step for step in steps if not step.questions)] if alone else steps
+    asked = [*alone, *without_questions] if alone else steps
     gateway = costs(asked, plan.in_flight, _gateways)
     worker = costs(steps, plan.in_flight, lambda totals: totals.cpu_s["workers"])
     counts = costs(steps, plan.in_flight, lambda totals: totals.count_bytes / _MB)
@@ -161,18 +174,22 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     )
     waiting = {"requests": request, "all replies": reply}
 
-    def needs_of_redis(name: str, scale: float) -> list[Share]:
+    def needs_of_redis(name: str, scale: float, loaded: Sequence[Measured] = steps) -> list[Share]:
         """Processor, network and connections; `scale`: its clients in the target for each simulated one."""
         clients = max(step.peaks.clients[name] for step in steps)
         return [
-            needs(f"{name}: processor", _CORE, lambda totals: totals.cpu_s[name], "core"),
+            needs(f"{name}: processor", _CORE, lambda totals: totals.cpu_s[name], "core", loaded),
             needs(f"{name}: network", _NETWORK_MB, lambda totals: totals.network[name] / _MB, "MB/s"),
             Share(f"{name}: connections", _REDIS_CLIENTS, clients * scale, "connections"),
         ]
 
     found = [
         *needs_of_redis(QUEUES_REDIS, target.workers / plan.workers),
-        *needs_of_redis(GATEWAYS_REDIS, target.gateways / plan.gateways),
+        *needs_of_redis(
+            GATEWAYS_REDIS,
+            target.gateways / plan.gateways,
+            [*booked, *without_questions] if booked else steps,
+        ),
         *(
             Share(
                 f"{QUEUES_REDIS}: memory, {what} waiting",
@@ -183,7 +200,13 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
             for what, size in waiting.items()
         ),
         Share(f"{GATEWAYS_REDIS}: memory", _REDIS_MB, _ANSWERS_MB + counted, "MB"),
-        needs("trainer's intake: processor", _CORE, lambda totals: totals.cpu_s["trainer"], "core"),
+        needs(
+            "trainer's intake: processor",
+            _CORE,
+            lambda totals: totals.cpu_s["trainer"],
+            "core",
+            [*sent, *without_groups] if sent else steps,
+        ),
         needs("training process: processor", _CORE, lambda totals: totals.cpu_s["training"], "core"),
         Share("trainer: open files", _OPEN_FILES, max(step.peaks.files for step in steps), "files"),
         Share(

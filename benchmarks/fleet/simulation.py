@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ import redis
 
 from benchmarks.fleet import members, simulated
 from benchmarks.fleet.asking import Callers
+from benchmarks.fleet.rates import Bookkeeping, Replies
 from kbqa.policy_store import open_store
 from kbqa.recipes import load_recipe
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
@@ -55,12 +56,21 @@ class Step:
         turn_s: mean time of a worker's completion while a run trains; None for no training.
         questions: per second, to all gateways.
         at_a_time: questions in progress at one gateway alone, in place of `questions`.
+        booked: questions per second of which the gateways' Redis alone hears, in their place.
+        replies: per second, copies of a worker's, which the trainer's intake takes.
     """
 
     seconds: float
     turn_s: float | None = None
     questions: float = 0.0
     at_a_time: int = 0
+    booked: float = 0.0
+    replies: float = 0.0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether one component alone gets its load."""
+        return bool(self.booked or self.replies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +243,19 @@ def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
         pids["trainer"] = [trainer.process.pid]
         urls = [f"http://127.0.0.1:{port}" for port, _ in gateway_ports]
         clients = {name: redis.Redis.from_url(server.url) for name, server in servers.items()}
-        fleet = _Fleet(clients, pids, probed, Callers(urls, keys), Callers(urls[:1], keys), shared, run)
+        everywhere, alone = Callers(urls, keys), Callers(urls[:1], keys)
+
+        def book(per_second: float, seconds: float) -> int:
+            assert alone.document is not None, "questions come before"
+            owners = [record.id for record in file.read()]
+            books = Bookkeeping(counts.url, plan.gateways, alone.document, _RATE, _QUOTA, owners)
+            return asyncio.run(books.keep(per_second, seconds))
+
+        aside = Runs(home / "runs").create(recipe, "fleet", SplitLimits(), 1, f"{_RUN}-aside")
+        aside.write(aside.read().model_copy(update={"state": State.STOPPED}))
+        fleet = _Fleet(
+            clients, pids, probed, everywhere, alone, shared, run, book, Replies(broker.url, aside)
+        )
         fleet.wait_ready()
         with fleet.watching():
             yield fleet
@@ -257,14 +279,17 @@ class _Fleet:
         single: Callers,
         shared: members.Shared,
         run: RunDirectory,
+        book: Callable[[float, float], int],
+        intake: Replies,
     ) -> None:
         self._servers, self._queues = servers, servers[QUEUES_REDIS]
         self._http = httpx.Client(timeout=10, verify=False)  # reading certificates takes long
         self._members = {kind: [psutil.Process(pid) for pid in found] for kind, found in pids.items()}
         self._probed, self._callers, self._single = probed, callers, single
-        self._shared, self._run = shared, run
+        self._shared, self._run, self._book, self._intake = shared, run, book, intake
         self._peaks = Peaks()
         self._replies: dict[str, int] = {}  # size of each that lay on the trainer's disk, by file name
+        self._sample = ""  # one of them, as it came
         self._ending = threading.Event()
 
     def wait_ready(self) -> None:
@@ -293,18 +318,24 @@ class _Fleet:
         for callers in (self._callers, self._single):
             callers.ends.clear()
         self._peaks = peaks = Peaks()
-        before = self._read()
+        messages = self._intake.prepare(self._sample, round(step.replies * step.seconds))
+        before, booked = self._read(), 0
         if step.at_a_time:
             asyncio.run(self._single.press(step.at_a_time, step.seconds))
         elif step.questions:
             asyncio.run(self._callers.ask(step.questions, step.seconds))
+        elif step.booked:
+            booked = self._book(step.booked, step.seconds)
+        elif step.replies:
+            self._intake.send(messages, step.replies)
         else:
             time.sleep(step.seconds)
-        after = self._read()
+        totals = self._read() - before
         self._peaks = Peaks()
         if step.turn_s is not None:
             shared.training.clear()
-        return Measured(step, after - before, peaks, self._callers.ends + self._single.ends)
+        ends = self._callers.ends + self._single.ends + Counter(booked=booked)
+        return Measured(step, replace(totals, groups=totals.groups + len(messages)), peaks, ends)
 
     def _wait_for_groups(self) -> None:
         """Wait until an optimiser step has its groups.
@@ -352,6 +383,7 @@ class _Fleet:
             for path in (self._run.path / "inbox").glob("*.json"):
                 with suppress(FileNotFoundError):  # the training process has taken it
                     self._replies[path.name] = path.stat().st_size
+                    self._sample = self._sample or path.read_text()
             for queue in QUEUES:
                 length = self._queues.llen(queue)
                 peaks.queued[queue] = max(peaks.queued[queue], length)

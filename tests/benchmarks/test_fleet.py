@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.fleet import report
 from benchmarks.fleet.shares import Share, Target, costs
-from benchmarks.fleet.simulation import Measured, Peaks, Plan, Step, Totals, simulate
+from benchmarks.fleet.simulation import GATEWAYS_REDIS, Measured, Peaks, Plan, Step, Totals, simulate
 
 
 def measured(seconds: float, redis_s: float, groups: int = 0, questions: int = 0) -> Measured:
@@ -65,13 +65,24 @@ def test_a_row_says_at_which_fleet_its_component_breaks():
 
 
 def test_a_small_fleet_trains_and_answers():
-    steps = (Step(2), Step(3, questions=4), Step(2, at_a_time=4), Step(6, turn_s=0.2))
+    steps = (
+        Step(2),
+        Step(3, questions=4),
+        Step(2, at_a_time=4),
+        Step(6, turn_s=0.2),
+        Step(2, booked=50),
+        Step(2, replies=4),
+    )
     outcome = simulate(Plan(workers=3, gateways=2, concurrency=2, in_flight=12, per_step=2, steps=steps))
-    idle, asked, alone, training = outcome.steps
+    idle, asked, alone, training, booked, sent = outcome.steps
     assert not idle.totals.groups
     assert set(asked.ends) == set(alone.ends) == {"answered"}
     assert asked.questions == 12
     assert training.totals.groups >= 2
+    assert sent.totals.groups == 8
+    assert booked.ends == {"booked": booked.questions}
+    assert 80 <= booked.questions <= 100
+    assert booked.totals.commands[GATEWAYS_REDIS] > 25 * booked.questions
     assert training.totals.versions >= 1
     assert abs(training.totals.operations["publish"] - training.totals.versions) <= 1  # one may be under way
     assert all(seconds >= 0 for step in outcome.steps for seconds in step.totals.cpu_s.values())
