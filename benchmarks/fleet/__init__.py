@@ -56,7 +56,7 @@ def report(outcome: Outcome, target: Target) -> list[str]:
 
 def _unit_costs(outcome: Outcome, kind: str) -> str:
     plan = outcome.plan
-    found = costs(outcome.steps, plan.in_flight, lambda totals: totals.cpu_s[kind])
+    found = costs(outcome.whole, plan.in_flight, lambda totals: totals.cpu_s[kind])
     return (
         f"  {kind}: {found.base:.3f} cores while they wait, {plan.in_flight * found.request:.3f} while a run "
         f"waits, {1000 * found.group:.1f} ms for a group, {1000 * found.question:.2f} ms for a question"

@@ -143,9 +143,8 @@ def _constant_and_slope(rates: Sequence[float], added: Sequence[float]) -> tuple
 
 def shares(outcome: Outcome, target: Target) -> list[Share]:
     """Each component's share of its limit at the target, the largest first."""
-    plan = outcome.plan
+    plan, steps = outcome.plan, outcome.whole
     # Some components also got a load of their own, which says more than what the whole fleet did to them.
-    steps = [step for step in outcome.steps if not step.step.is_partial]
     booked = [step for step in outcome.steps if step.step.booked]
     sent = [step for step in outcome.steps if step.step.replies]
     scale = target.workers / plan.workers

@@ -34,7 +34,7 @@ from benchmarks.fleet.rates import Bookkeeping, Replies
 from kbqa.policy_store import open_store
 from kbqa.recipes import load_recipe
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
-from kbqa.wire import QUEUES
+from kbqa.wire import QUEUES, ROLLOUTS
 from services.access.keys import KeyFile
 from services.gateway.access.settings import keys_path
 from tests.service import Service
@@ -46,6 +46,7 @@ _KEYS = 50
 _RATE, _QUOTA = "60000/minute", "2000000/day"  # of each key, so that its questions are counted
 QUEUES_REDIS, GATEWAYS_REDIS = "Redis of the queues", "Redis of the gateways"
 _READY_S, _SETTLE_S, _LOOK_S, _PROBE_S = 600.0, 5.0, 1.0, 10.0
+_NEXT_TO_NOTHING_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,11 @@ class Outcome:
     plan: Plan
     steps: tuple[Measured, ...]
     reply_bytes: float
+
+    @property
+    def whole(self) -> list[Measured]:
+        """The steps that the whole fleet took part in."""
+        return [step for step in self.steps if not step.step.is_partial]
 
 
 def simulate(plan: Plan) -> Outcome:
@@ -314,6 +320,8 @@ class _Fleet:
             shared.training.set()
             self._wait_for_groups()
             time.sleep(simulated.TURNS * step.turn_s)
+        if step.is_partial:
+            self._let_workers_end()
         time.sleep(_SETTLE_S)
         for callers in (self._callers, self._single):
             callers.ends.clear()
@@ -336,6 +344,20 @@ class _Fleet:
             shared.training.clear()
         ends = self._callers.ends + self._single.ends + Counter(booked=booked)
         return Measured(step, replace(totals, groups=totals.groups + len(messages)), peaks, ends)
+
+    def _let_workers_end(self) -> None:
+        """Take their requests away, and wait until nothing else happens in the fleet.
+
+        Raises:
+            RuntimeError: it takes too long.
+        """
+        self._shared.turn_s.value = _NEXT_TO_NOTHING_S
+        self._queues.delete(ROLLOUTS)
+        deadline = time.monotonic() + _READY_S
+        while any(self._queues.exists(f"{queue}.unacked") for queue in QUEUES):
+            if time.monotonic() > deadline:
+                raise RuntimeError("requests or replies are still in progress: look into the fleet's logs")
+            time.sleep(0.2)
 
     def _wait_for_groups(self) -> None:
         """Wait until an optimiser step has its groups.
