@@ -65,6 +65,18 @@ class Namespace:
     def kubectl(self, *arguments: str, timeout_s: float = _QUICK_S) -> str:
         return kubectl("--namespace", self.name, *arguments, timeout_s=timeout_s)
 
+    def shell(self, line: str, directory: Path) -> None:
+        """Run a line of a shell in a directory, here instead of in the namespace `kbqa`.
+
+        Raises:
+            AssertionError: it failed; says how.
+        """
+        here = line.replace("--namespace kbqa ", f"--namespace {self.name} ")
+        done = subprocess.run(
+            ["bash", "-c", here], cwd=directory, capture_output=True, text=True, timeout=10 * _QUICK_S
+        )
+        assert done.returncode == 0, f"{here}: {done.stderr}"
+
     def get(self, kind: str, component: str | None = None) -> list[Object]:
         """All objects of a kind, or those of a part of the chart."""
         chosen = () if component is None else ("--selector", f"app.kubernetes.io/component={component}")

@@ -1,8 +1,9 @@
-"""cpu-small in a real cluster: it answers, loses no group to deaths, is upgraded, taken back, and removed."""
+"""cpu-small in a real cluster: it answers, outlives deaths, and is upgraded, taken back, removed, restored."""
 
 from __future__ import annotations
 
 import base64
+import re
 import threading
 from contextlib import contextmanager, suppress
 
@@ -11,7 +12,7 @@ import pytest
 
 from kbqa.policy_store import PolicyStore
 from tests.deploy.cluster import Namespace, missing, relaxed
-from tests.deploy.compose import TAG, Stack, fetch_torch, remove_images
+from tests.deploy.compose import ROOT, TAG, Stack, fetch_torch, remove_images
 from tests.deploy.compose import missing as no_engine
 from tests.deploy.conftest import merged, values_of
 from tests.deploy.helm import missing as no_helm
@@ -74,7 +75,7 @@ def namespace(tmp_path_factory):
         pytest.skip(reason)
     fetch_torch()
     Stack(tmp_path_factory.mktemp("compose"), {}).compose("build", timeout_s=3000)
-    namespace = Namespace("kbqa-under-test", tmp_path_factory.mktemp("volumes"), volumes=8)
+    namespace = Namespace("kbqa-under-test", tmp_path_factory.mktemp("volumes"), volumes=14)
     yield namespace
     namespace.remove()
     remove_images()
@@ -121,6 +122,9 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
     assert outcomes["trained"] > 0
     namespace.wait_until(lambda: serves_what_is_promoted(namespace), 120)
     served = promoted(namespace)
+    back_up, restore = documented()
+    for line in back_up:
+        namespace.shell(line, tmp_path)
 
     helm.uninstall(RELEASE, timeout=300)
     namespace.wait_until(lambda: namespace.everything() == before | KEPT, 120)
@@ -131,6 +135,30 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
     assert [r["id"] for r in runs(operator(namespace))] == [run["id"]]
     helm.uninstall(RELEASE, timeout=300)
     namespace.wait_until(lambda: namespace.everything() == before | KEPT, 120)
+
+    namespace.kubectl("delete", *KEPT)
+    empty = merged(values, {"trainer": {"autoStart": {"enabled": False}}})
+    helm.install(chart, RELEASE, empty, namespace=namespace.name, timeout=300)
+    namespace.wait_ready(900)
+    assert runs(operator(namespace)) == []
+    for line in restore:
+        namespace.shell(line, tmp_path)
+        namespace.wait_ready(300)
+    gateway = namespace.address("kbqa-gateway")
+    namespace.wait_until(lambda: ask(gateway)["policy_version"] == served, 120)
+    assert [(r["id"], r["state"]) for r in runs(operator(namespace))] == [(run["id"], "done")]
+    assert "wrote 1 questions" in namespace.kubectl("exec", "deployment/kbqa-gateway", "--", *export)
+
+
+def documented():
+    """The lines of docs/install.md that back a cluster up, and those that restore it."""
+    text = (ROOT / "docs" / "install.md").read_text()
+    section = re.search(r"(?ms)^## Backup$(.*?)^## ", text)[1]
+    lines = [line for line in section.splitlines() if line.startswith("kubectl --namespace kbqa ")]
+    back_up = [line for line in lines if ">" in line]
+    assert len(back_up) == 3
+    assert lines[:3] == back_up
+    return back_up, lines[3:]
 
 
 def ask(gateway):
