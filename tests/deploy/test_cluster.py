@@ -1,4 +1,4 @@
-"""cpu-small in a real cluster: it answers, outlives deaths, and is upgraded, taken back, removed, restored."""
+"""cpu-small in a real cluster: it answers, outlives deaths, is upgraded, taken back, removed and restored."""
 
 from __future__ import annotations
 
