@@ -1,8 +1,9 @@
 """`Idempotency-Key`: a repeated request is computed once and gets the same answer.
 
-For each key of an owner, the shelf stores first a claim and then, in its place, a pointer to the saved answer.
-The request that computes the answer renews its claim regularly. A request that finds another one's claim waits
-for the answer; if that claim is dropped or expires, the waiting request computes the answer itself.
+For each key of an owner, the shelf stores first a claim and then, in its place, a pointer to the saved
+answer. The request that computes the answer renews its claim regularly. A request that finds another one's
+claim waits for the answer; if that claim is dropped or expires, the waiting request computes the answer
+itself.
 """
 
 from __future__ import annotations

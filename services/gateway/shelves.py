@@ -21,10 +21,10 @@ _STILL = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
 _RENEW = _STILL + "return redis.call('pexpire', KEYS[1], ARGV[2])"
 _RELEASE = _STILL + "return redis.call('del', KEYS[1])"
 # `ages` has the names of all values by the time at which they expire, in milliseconds; `index` those of one
-# owner. `costs` has what each takes, its index and its pointer ("COST INDEX POINTER"), and the sum as `total`.
-# It is one script, so that the sum stays right whatever several gateways do at a time. A Redis that evicts keys
-# may drop one of `ages` and `costs`; the other is then dropped, too, or the sum would be too high for ever.
-# The lists live for twice as long as a value, so that most values need not prolong them.
+# owner. `costs` has what each takes, its index and its pointer ("COST INDEX POINTER"), and the sum: `total`.
+# It is one script, so that the sum stays right whatever several gateways do at a time. A Redis that evicts
+# keys may drop one of `ages` and `costs`; the other is then dropped, too, or the sum would be too high for
+# ever. The lists live for twice as long as a value, so that most values need not prolong them.
 _PUT = """
 local name, index, ages, costs, pointer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local value, cost, ttl, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
