@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what integration tests need and no Python package carries: Debian's Virtuoso, Chromium, Prometheus,
-# iso-codes and npm.
+# Redis with TLS, iso-codes and npm.
 # Where it cannot, it says so, and those tests are skipped.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ missing=()
 command -v virtuoso-t >/dev/null && command -v isql-vt >/dev/null || missing+=(virtuoso-opensource-7-bin)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
+[ -x /usr/bin/redis-server ] || missing+=(redis-server)
 [ -e /usr/share/iso-codes/json/iso_3166-1.json ] || missing+=(iso-codes)
 command -v npm >/dev/null || missing+=(npm)
 if [ "${#missing[@]}" -eq 0 ]; then

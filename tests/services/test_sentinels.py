@@ -22,16 +22,29 @@ from services.gateway.errors import ShelfUnavailableError
 from services.gateway.shelves import RedisShelf
 from services.kg_server.cache import Cache
 from services.trainer.claim import QueueClaim
+from tests.services.certificates import Authority
 from tests.services.queues import Broker, Notes, wait_until
-from tests.services.sentinels import Sentinels
+from tests.services.sentinels import Sentinels, Tls
 
 # Failing over takes seconds, after which caches and counts pause, too.
 FAILOVER_S = 90.0
+SERVER = Path("/usr/bin/redis-server")
 
 
 @pytest.fixture
 def sentinels(tmp_path: Path) -> Iterator[Sentinels]:
     sentinels = Sentinels(tmp_path)
+    yield sentinels
+    sentinels.close()
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Sentinels]:
+    """Servers and sentinels that speak TLS alone."""
+    if not SERVER.exists():
+        pytest.skip(f"no {SERVER}, which is built with TLS: install Debian's package redis-server")
+    authority = Authority(tmp_path)
+    sentinels = Sentinels(tmp_path, Tls(str(SERVER), authority.sign("127.0.0.1"), authority.path))
     yield sentinels
     sentinels.close()
 
@@ -219,3 +232,49 @@ async def count(counts: Counts) -> float | None:
                 return await counts.take("2/hour", "questions", "alice")
             except CountsUnavailableError:
                 await asyncio.sleep(0.2)
+
+
+@pytest.mark.integration  # needs a Redis that is built with TLS
+def test_everybody_goes_on_with_the_new_master_by_tls(secured, tmp_path) -> None:
+    notes, sender = Notes(secured.url, tmp_path / "notes"), Sender(secured.url)
+    lost: list[str] = []
+    claim = QueueClaim(secured.url, "", lost.append, renewed_s=0.2)
+    claim.take("home-a", "trainer a-1")
+    try:
+        wait_until(lambda: len(notes.words) > 10, FAILOVER_S)
+        assert asyncio.run(counted_and_kept(secured.url)) == b"value"
+        master = secured.master
+        master.kill()
+        secured.wait_for_another(master)
+        before = len(notes.words)
+        wait_until(lambda: len(notes.words) > before + 50, FAILOVER_S)
+        assert asyncio.run(counted_and_kept(secured.url)) == b"value"
+        with secured.client(secured.master.port) as client:
+            wait_until(lambda: client.get("kbqa.home") == b"home-a trainer a-1", FAILOVER_S)
+        assert (sender.others, lost) == ([], [])
+    finally:
+        sender.end()
+        notes.kill()
+        claim.release()
+
+
+@pytest.mark.integration
+def test_sentinels_with_a_certificate_of_somebody_else_are_refused(secured, tmp_path) -> None:
+    (tmp_path / "other").mkdir()
+    other = secured.url.replace(str(tmp_path / "ca.pem"), str(Authority(tmp_path / "other").path))
+    with pytest.raises(ShelfUnavailableError, match="authority"):
+        asyncio.run(counted_and_kept(other))
+    with pytest.raises(QueueUnavailableError, match="authority"):
+        require_broker(create_celery("test", other))
+
+
+async def counted_and_kept(url: str) -> bytes | None:
+    counts = Counts(url, without_redis="refuse", timeout_s=5.0)
+    shelf = RedisShelf(url, "test", 3, 2**20, Metrics(CollectorRegistry()), timeout_s=5.0)
+    try:
+        await shelf.put("name", b"value", 600)
+        assert await counts.take("1000/hour", "questions", "alice") is None
+        return await shelf.get("name")
+    finally:
+        await counts.close()
+        await shelf.close()
