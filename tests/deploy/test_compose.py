@@ -28,15 +28,6 @@ CUT = {
     "schedule.questions_per_step": 2,
     "schedule.max_in_flight": 2,
     "schedule.validate_every": 3,
-    "small_policy.vocabulary": 500,
-    "small_policy.layers": 1,
-    "small_policy.width": 32,
-    "small_policy.heads": 2,
-    "small_policy.feed_forward": 64,
-    "cold_start.demonstrations": 12,
-    "cold_start.steps": 4,
-    "cold_start.batch": 4,
-    "cold_start.validate_every": 4,
 }
 OPTIONS = [f"--set {key}={value}" for key, value in CUT.items()] + ["--limit validation=4", "--limit test=8"]
 QUESTION = {"question": "what is the city where Hangreath Susbri was born ?", "kg": "world"}
