@@ -14,7 +14,7 @@ class Client:
 
     def __init__(self, trainer) -> None:
         self.trainer = trainer
-        self.http = httpx.Client(base_url=trainer.url, timeout=30)
+        self.http = httpx.Client(base_url=trainer.url, timeout=120)
 
     def start(self, recipe: dict[str, object], **body: object) -> str:
         body = {"dataset": "world", "recipe": recipe, "limits": {"validation": 2, "test": 3}, **body}
