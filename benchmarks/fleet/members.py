@@ -38,7 +38,7 @@ from services.broker import create_celery, send
 from services.gateway.app import create_app
 from services.gateway.collector import look_seldom
 from services.gateway.settings import GatewaySettings
-from services.gateway.sources import followed, promoted
+from services.gateway.sources import followed
 from services.http import serve
 from services.rollout_worker.settings import RolloutWorkerSettings
 from services.rollout_worker.worker import run_worker
@@ -95,7 +95,7 @@ def serve_answers(home: Path, redis_url: str, port: int, operations_port: int, s
         redis_timeout_s=10.0,  # a busy machine must not turn shared counts into local ones
     )
     policies = followed(
-        settings, Metrics(CollectorRegistry()), promoted(settings.policies()), Host(shared.answer_s)
+        settings, Metrics(CollectorRegistry()), settings.policies().promoted, Host(shared.answer_s)
     )
     app = create_app(settings, policies, Graph())
     look_seldom()

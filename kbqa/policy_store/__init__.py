@@ -3,9 +3,10 @@
 from kbqa.policy_store.changes import Changes, TensorChange, compare
 from kbqa.policy_store.manifest import Manifest
 from kbqa.policy_store.shelves import LocalShelf, RemoteShelf
-from kbqa.policy_store.store import PolicyStore, PolicyVersion, open_store
+from kbqa.policy_store.store import NOT_PROMOTED, PolicyStore, PolicyVersion, open_store
 
 __all__ = [
+    "NOT_PROMOTED",
     "Changes",
     "LocalShelf",
     "Manifest",

@@ -42,6 +42,12 @@ _RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 _PROMOTED = "promoted.json"
 _REMEMBERED = 100  # promotions
 
+NOT_PROMOTED = (
+    "no policy is promoted yet: run `kbqa demo`, or train one with `kbqa train` "
+    "and promote it with `kbqa promote RUN`"
+)
+"""Why a new installation has no policy to serve."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
@@ -285,7 +291,7 @@ class PolicyStore:
         """
         pointer = self._pointer()
         if pointer is None:
-            raise NoPolicyError("no policy is promoted yet: train one with `kbqa demo` or `kbqa train`")
+            raise NoPolicyError(NOT_PROMOTED)
         return self.get(*pointer)
 
     def promotions(self, run: str) -> list[str]:

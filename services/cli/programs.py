@@ -16,8 +16,7 @@ from pathlib import Path
 import httpx
 
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError
-from kbqa.policy_store import open_store
-from kbqa.serving.promotion import LOADING
+from kbqa.policy_store import NOT_PROMOTED, open_store
 
 USUAL_PORTS = {"kg_server": 8001, "rollout_worker": 8002, "trainer": 8003, "gateway": 8080}
 PROBE_TIMEOUT_S = 2.0
@@ -40,21 +39,18 @@ class Program:
     unready: Callable[[], str | None]
 
 
-def service_program(
-    service: str, url: str, environment: Mapping[str, str], home: Path, *, name: str = ""
-) -> Program:
+def service_program(service: str, url: str, environment: Mapping[str, str], *, name: str = "") -> Program:
     """One of the four services, run by this Python.
 
-    If no policy has been promoted in `home`, the gateway counts as ready as soon as it has loaded the
-    reader. If it has no reader either, it counts as ready, too, since it tells callers itself that it has
-    no policy.
+    A gateway that lacks nothing but a promoted policy counts as ready, since it tells callers itself what
+    to do about it.
 
     Args:
         name: name of the program, for a second process of the same service.
     """
     # -P: do not import a directory "services" in the working directory instead of ours.
     command = [sys.executable, "-P", "-m", f"services.{service}"]
-    probe = partial(_unready_gateway, url, home) if service == "gateway" else partial(unready, url)
+    probe = partial(_unready_gateway, url) if service == "gateway" else partial(unready, url)
     return Program(name or service, command, environment, probe)
 
 
@@ -159,15 +155,9 @@ def has_policy(home: Path) -> bool:
     return True
 
 
-def _unready_gateway(url: str, home: Path) -> str | None:
+def _unready_gateway(url: str) -> str | None:
     reason = unready(url)
-    if reason is None or LOADING in reason or has_policy(home):
-        return reason
-    try:
-        _get(f"{url}/healthz").raise_for_status()
-    except httpx.HTTPError:
-        return reason
-    return None
+    return None if reason == NOT_PROMOTED else reason
 
 
 def _unready_redis(port: int) -> str | None:

@@ -173,10 +173,10 @@ class Stack:
                 if embedded_redis and service == "kg_server":
                     # Cached answers would take the room of messages. Its memory holds them as well.
                     del own["KBQA_REDIS_URL"]
-                programs.append(service_program(service, self.urls[service], own, self.home))
+                programs.append(service_program(service, self.urls[service], own))
             for name in self._replicas:
                 own = {**environment, f"KBQA_{_REPLICATED.upper()}_PORT": str(ports[name])}
-                programs.append(service_program(_REPLICATED, self.urls[name], own, self.home, name=name))
+                programs.append(service_program(_REPLICATED, self.urls[name], own, name=name))
             self._start_reaper()
             for program in programs:
                 self._children[program.name] = _Child(program, self._spawn(program), time.monotonic())

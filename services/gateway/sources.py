@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import cache, partial
 
 from kbqa.chat import ChatClient, ChatModel
-from kbqa.errors import ConfigurationError, NoPolicyError
+from kbqa.errors import ConfigurationError
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.vllm import VllmServer
-from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.shipped import READER, shipped_reader
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import Host, InProcess, OnVllm
@@ -43,7 +43,7 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
     if settings.engine == _EXTERNAL:
         first: PolicySource = FixedPolicy(external_policy(settings))
     else:
-        first = followed(settings, metrics, promoted(settings.policies()))
+        first = followed(settings, metrics, settings.policies().promoted)
     if settings.fallback == _EXTERNAL:
         first = PoliciesInTurn([first, FixedPolicy(external_policy(settings))])
     elif settings.fallback is not None:
@@ -51,21 +51,6 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
     if settings.engine == _EXTERNAL or not settings.reader:
         return first
     return PoliciesByGraph(first, _reader(settings))
-
-
-def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
-    """Reads the promoted version of the store; its error says what to do if none is promoted."""
-
-    def version() -> PolicyVersion:
-        try:
-            return store.promoted()
-        except NoPolicyError as error:
-            raise NoPolicyError(
-                "no policy is promoted yet: run `kbqa demo`, or train one with `kbqa train` "
-                "and promote it with `kbqa promote RUN`"
-            ) from error
-
-    return version
 
 
 def external_policy(settings: GatewaySettings) -> ServedPolicy:

@@ -15,7 +15,8 @@ import pytest
 import redis
 
 from kbqa.errors import ConfigurationError
-from services.cli.programs import choose_ports, read_service_key, unready
+from kbqa.policy_store import NOT_PROMOTED
+from services.cli.programs import choose_ports, read_service_key, service_program, unready
 from services.cli.supervisor import Stack, StackError
 from services.settings import SERVICES
 from tests.services.cli.conftest import family, gone
@@ -177,9 +178,35 @@ def test_kbqa_up_keeps_every_service_running_until_it_is_told_to_stop(kbqa):
 def test_kbqa_up_is_ready_once_the_reader_is_loaded(kbqa):
     process = kbqa("up", "--free-ports", "--no-train")
     url = urls_once_ready(process)["gateway"]
-    assert httpx.get(f"{url}/readyz").status_code == 200
+    assert unready(url) is None
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_ready"),
+    [
+        (NOT_PROMOTED, True),
+        (f"{NOT_PROMOTED}; the policy is being loaded", False),
+        (f"{NOT_PROMOTED}; kg_server does not answer", False),
+    ],
+)
+def test_a_gateway_that_lacks_only_a_promoted_policy_counts_as_ready(monkeypatch, reason, is_ready):
+    answer = httpx.Response(503, json={"detail": reason})
+    monkeypatch.setattr(httpx, "get", lambda *_, **__: answer)
+    assert service_program("gateway", "http://gateway", {}).unready() == (None if is_ready else reason)
+
+
+def test_a_gateway_that_does_not_answer_in_time_is_not_ready(monkeypatch):
+    def timed_out(url, **_):
+        if url.endswith("/readyz"):
+            raise httpx.ReadTimeout("too slow")
+        return httpx.Response(200)
+
+    monkeypatch.setattr(httpx, "get", timed_out)
+    assert service_program("gateway", "http://gateway", {}).unready() == (
+        "http://gateway does not answer (ReadTimeout)"
+    )
 
 
 def test_nothing_outlives_kbqa_up_even_if_it_is_killed(kbqa):

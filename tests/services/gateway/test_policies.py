@@ -15,7 +15,6 @@ from kbqa.serving.players import Players
 from kbqa.serving.policies import ServedPolicy, check_files
 from kbqa.serving.promotion import FollowedPolicies
 from kbqa.training.small_policy import save_model
-from services.gateway.sources import promoted
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
@@ -64,7 +63,7 @@ def follow(publish):
             alive=lambda: number not in dead,
         )
 
-    policies = FollowedPolicies(promoted(publish.store), load, poll_s=0.01)
+    policies = FollowedPolicies(publish.store.promoted, load, poll_s=0.01)
     policies.closed, policies.dead = closed, dead
     return policies
 
