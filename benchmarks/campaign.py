@@ -123,7 +123,7 @@ def main(minutes: float, seed: int) -> int:
         scratch = Path(closing.enter_context(tempfile.TemporaryDirectory()))
         home, small_disk = closing.enter_context(_disk(scratch))
         catalog = GraphCatalog(home)
-        catalog.load("world", load_dataset("world", seed=1).graph.as_file(home))
+        catalog.load("world", load_dataset("world", seed=seed).graph.as_file(home))
         catalog.close()
         _run(home, small_disk, minutes, seed, findings)
     sys.stdout.write(_report(minutes, seed, time.monotonic() - began, findings))
@@ -167,11 +167,11 @@ def _run(home: Path, small_disk: bool, minutes: float, seed: int, findings: Find
             clock,
             lambda name, at: Service(name, at, shared | environment),
         )
-        _wait(lambda: _progress(run)[0] == "rl", run)
+        _wait(lambda: _learns(run), run)
         version = httpx.post(f"{stack.urls['trainer']}/v1/runs/{run.name}/promote", timeout=60)
         version.raise_for_status()
         over = threading.Event()
-        watchers = [threading.Thread(target=_ask, args=(site, over, findings)) for _ in range(_ASKERS)]
+        watchers = [threading.Thread(target=_ask, args=(site, seed, over, findings)) for _ in range(_ASKERS)]
         watchers.append(threading.Thread(target=_sample, args=(site, over, findings)))
         for watcher in watchers:
             watcher.start()
@@ -222,6 +222,13 @@ def _state(site: Site, findings: Findings) -> str:
     return str(record.get("state"))
 
 
+def _learns(run: Path) -> bool:
+    """Whether reinforcement has begun; a run that failed before it will never begin."""
+    if (error := _json(run / "progress.json").get("error")) is not None:
+        raise SystemExit(f"the run failed before the first fault: {error}")
+    return _progress(run)[0] == "rl"
+
+
 def _progress(run: Path) -> tuple[str, int]:
     progress = _json(run / "progress.json")
     return str(progress.get("phase")), int(progress.get("step", 0))
@@ -244,9 +251,9 @@ def _wait(reached: Any, run: Path) -> None:
         time.sleep(1)
 
 
-def _ask(site: Site, over: threading.Event, findings: Findings) -> None:
+def _ask(site: Site, seed: int, over: threading.Event, findings: Findings) -> None:
     """Ask the gateway until it is over."""
-    questions = load_dataset("world", seed=1).splits.test
+    questions = load_dataset("world", seed=seed).splits.test
     url = f"{site.stack.urls['gateway']}/v1/answer"
     answering: int | None = None  # the process that answered last; a new one takes a while to listen
     while not over.wait(0.2):
