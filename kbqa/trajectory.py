@@ -25,6 +25,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from kbqa.packing import PackedFloats
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -190,7 +192,7 @@ class Turn:
 
     start: int
     end: int
-    logprobs: tuple[float, ...]
+    logprobs: PackedFloats
     text: str
     status: Status
     thought: str = ""

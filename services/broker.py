@@ -116,6 +116,8 @@ def create_celery(
                 "global_keyprefix": prefix,
                 # Embed JSON in JSON: base64 would make every message a third larger.
                 "body_encoding": "utf-8",
+                # No message has a priority; without this, Kombu asks for a list of each of four.
+                "priority_steps": [0],
                 **_taken_messages(consumes),
             },
         )

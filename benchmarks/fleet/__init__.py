@@ -7,8 +7,9 @@ a random time, the graph, which always finds something, and the optimiser step, 
 
 from __future__ import annotations
 
+from benchmarks.fleet.measurements import Measured, Outcome, Plan, Step
 from benchmarks.fleet.shares import Target, costs, shares
-from benchmarks.fleet.simulation import GROUP, Measured, Outcome, Plan, Step, simulate
+from benchmarks.fleet.simulation import GROUP, simulate
 
 
 def plan(workers: int, gateways: int) -> Plan:
@@ -23,7 +24,7 @@ def plan(workers: int, gateways: int) -> Plan:
             Step(15),
             Step(12, questions=workers / 10),
             Step(12, questions=workers / 5),
-            Step(12, at_a_time=32),
+            Step(12, at_a_time=32, answer_s=0.14),  # with its 32 places, a gateway then answers 50/s
             Step(30, turn_s=14),
             Step(30, turn_s=7),
             Step(12, booked=10.0 * workers),

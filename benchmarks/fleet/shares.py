@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.fleet.simulation import GATEWAYS_REDIS, QUEUES_REDIS, Measured, Outcome, Totals
+from benchmarks.fleet.measurements import Measured, Outcome, Totals
+from benchmarks.fleet.simulation import GATEWAYS_REDIS, QUEUES_REDIS
 from kbqa.wire import ROLLOUTS, TRAJECTORIES
 
 _CORE = 1.0
@@ -161,7 +162,7 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     without_questions = [step for step in steps if not step.questions]
     without_groups = [step for step in steps if not step.totals.groups]
 
-    # A gateway of the target has as many questions in progress as the one that is asked alone.
+    # A gateway of the target gets about as many questions a second as the one that is asked alone.
     alone = [step for step in steps if step.step.at_a_time]
     asked = [*alone, *without_questions] if alone else steps
     gateway = costs(asked, plan.in_flight, _gateways)

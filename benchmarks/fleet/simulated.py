@@ -1,7 +1,7 @@
 """What the fleet simulates: an engine that answers after a random time, a graph that always finds something.
 
 An episode asks a fixed number of times and then answers. Its texts are as long as those of a language model:
-random words, and log-probabilities with all their digits, so that messages are as large as real ones.
+random words, and log-probabilities in single precision, so that messages are as large as real ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import random
 import threading
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from multiprocessing.sharedctypes import Synchronized, SynchronizedArray
@@ -109,7 +110,7 @@ class Engine:
         return [self._completion(random.choice(scripts)) for _ in prompts]
 
     def _completion(self, tokens: tuple[int, ...]) -> Completion:
-        logprobs = tuple(-random.expovariate(3.0) for _ in tokens)
+        logprobs = tuple(array("f", (-random.expovariate(3.0) for _ in tokens)))
         return Completion(tokens, logprobs, FinishReason.STOP, self.label)
 
 

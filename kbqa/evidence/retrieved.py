@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
@@ -33,8 +34,7 @@ _ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedTriple:
+class WalkedTriple(NamedTuple):
     """One triple as it was walked: an action asked about `source` and found `target`."""
 
     source: str
@@ -217,5 +217,5 @@ def _identified(
 
 
 def _identify(name: str, ids: dict[str, set[str]]) -> str:
-    candidates = ids.get(name, set())
+    candidates = ids.get(name, ())
     return next(iter(candidates)) if len(candidates) == 1 else name

@@ -137,7 +137,7 @@ class Context:
             kg_versions: of the graphs of all questions, by name.
             stage_of: the stage of the curriculum that a request belongs to, by its id.
         """
-        return partial(self._request, purpose, kg_versions, stage_of)
+        return partial(self._request, purpose, kg_versions, stage_of, self.recipe.digest())
 
     def look(self, failure: RolloutFailure, kg_versions: Mapping[str, str]) -> None:
         """Look whether the cause that a worker gives for a failure exists here, too.
@@ -299,6 +299,7 @@ class Context:
         purpose: Purpose,
         kg_versions: Mapping[str, str],
         stage_of: Callable[[str], int | None],
+        recipe_digest: str,
         request_id: str,
         question: Question,
         number: int,
@@ -313,7 +314,7 @@ class Context:
             # No worker needs the gold program, and reinforcement learning must not see it.
             question=replace(question, path=(), form="", sparql=""),
             kg_version=kg_versions[question.kg],
-            recipe_digest=self.recipe.digest(),
+            recipe_digest=recipe_digest,
             min_policy_version=number,
             n=rollout.width if training else 1,
             temperature=rollout.temperature if training else self.recipe.evaluation.temperature,

@@ -258,8 +258,10 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
 
 
 def _token_fault(ids: Sequence[int]) -> str | None:
-    wrong = next((index for index, token in enumerate(ids) if not 0 <= token < _MOST_TOKENS), None)
-    return None if wrong is None else f".{wrong}: {ids[wrong]} is no token"
+    if not ids or (min(ids) >= 0 and max(ids) < _MOST_TOKENS):
+        return None
+    wrong = next(index for index, token in enumerate(ids) if not 0 <= token < _MOST_TOKENS)
+    return f".{wrong}: {ids[wrong]} is no token"
 
 
 def _turn_fault(turn: Turn, length: int) -> str | None:

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from benchmarks.fleet import report
+from benchmarks.fleet.measurements import Measured, Peaks, Plan, Step, Totals
 from benchmarks.fleet.shares import Share, Target, costs
-from benchmarks.fleet.simulation import GATEWAYS_REDIS, Measured, Peaks, Plan, Step, Totals, simulate
+from benchmarks.fleet.simulation import GATEWAYS_REDIS, simulate
 
 
 def measured(seconds: float, redis_s: float, groups: int = 0, questions: int = 0) -> Measured:

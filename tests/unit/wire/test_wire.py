@@ -6,12 +6,14 @@ import base64
 import json
 import random
 import zlib
+from math import nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.errors import MessageError
+from kbqa.packing import pack
 from kbqa.trajectory import (
     ExecutedAction,
     Group,
@@ -142,6 +144,8 @@ def test_an_unknown_field_deep_inside_is_refused() -> None:
     ("damage", "complaint"),
     [
         (lambda m: m["trajectory"]["turns"][0].update(logprobs=[-0.1]), "logprobs: 1 for 2 tokens"),
+        (lambda m: m["trajectory"]["turns"][0].update(logprobs="f4:AAA="), "turns.0.logprobs: .*2 bytes"),
+        (lambda m: m["trajectory"]["turns"][0].update(logprobs=pack((nan, 0.0))), "logprobs.0: .*finite"),
         (lambda m: m["trajectory"]["turns"][0].update(end=9), "tokens 1 to 9 of 3"),
         (lambda m: m["trajectory"]["turns"][0].update(start=0, logprobs=[0, 0, 0]), "tokens 0 to 3"),
         (lambda m: m.update(turn_rewards=[]), "turn_rewards: 0 for 1 turns"),
