@@ -432,10 +432,8 @@ def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) ->
     length = len(trajectory.token_ids)
     mask, logprobs, advantages = [False] * length, [0.0] * length, [0.0] * length
     for turn, advantage in zip(trajectory.turns, turn_advantages, strict=True):
-        for offset, position in enumerate(range(turn.start, turn.end)):
-            mask[position] = True
-            logprobs[position] = turn.logprobs[offset]
-            advantages[position] = advantage
+        place, tokens = slice(turn.start, turn.end), turn.end - turn.start
+        mask[place], logprobs[place], advantages[place] = [True] * tokens, turn.logprobs, [advantage] * tokens
     return TrainingSample(trajectory.token_ids, tuple(mask), tuple(logprobs), tuple(advantages))
 
 

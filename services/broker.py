@@ -2,7 +2,7 @@
 
 app = create_celery("trainer", broker_url)
 require_broker(app)
-send(app, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=256)
+Outbox(app, ROLLOUTS, ROLL_OUT_TASK, at_most=256).send(encode(request))
 
 `services.consumer` takes messages out of a queue.
 """
@@ -38,6 +38,7 @@ takes two sockets. A thread that finds none free waits, because sending takes a 
 _CONNECT_TIMEOUT_S = 3.0
 _ANSWER_TIMEOUT_S = 10.0  # of Redis, which answers in milliseconds; a machine that vanished never does
 _POLL_S = 0.2
+_LOOK_S = 0.1
 
 # The kernel then notices after 20 s, not after two hours, that the machine at the other end has vanished.
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -163,26 +164,52 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
         time.sleep(_POLL_S)
 
 
-def send(
-    app: Celery, queue: str, task: str, message: str, *, at_most: int | None = None, attempt: int = 1
-) -> None:
+def send(app: Celery, queue: str, task: str, message: str, *, attempt: int = 1) -> None:
     """Put an encoded message into a queue; tries only once.
 
     Args:
-        at_most: maximum number of messages waiting in the queue, including this one.
         attempt: number of the attempt to process the message, from 1 on.
 
     Raises:
-        QueueUnavailableError: the broker did not accept it, or too many messages are waiting.
+        QueueUnavailableError: the broker did not accept it.
     """
     headers = {ATTEMPT_HEADER: attempt} if attempt > 1 else None
     with connected(app) as connection:
-        if at_most is not None and (waiting := depth(app, connection, queue)) >= at_most:
-            raise QueueUnavailableError(
-                f"{waiting} messages are waiting in the queue {queue}, and no consumer takes them: check "
-                "that one is running (kbqa queue list)"
-            )
         app.send_task(task, args=[message], queue=queue, headers=headers, connection=connection, retry=False)
+
+
+class Outbox:
+    """Sends encoded messages to a queue in which only so many may wait.
+
+    The broker is asked for their number at most ten times a second; in between, those that were sent count as
+    waiting.
+
+    Args:
+        at_most: maximum number of messages waiting in the queue.
+    """
+
+    def __init__(self, app: Celery, queue: str, task: str, *, at_most: int) -> None:
+        self._app, self._queue, self._task, self._at_most = app, queue, task, at_most
+        self._waiting = 0
+        self._look_at = 0.0  # time.monotonic()
+
+    def send(self, message: str) -> None:
+        """Put a message into the queue; tries only once.
+
+        Raises:
+            QueueUnavailableError: the broker did not accept it, or too many messages are waiting.
+        """
+        if (now := time.monotonic()) >= self._look_at or self._waiting >= self._at_most:
+            with connected(self._app) as connection:
+                self._waiting = depth(self._app, connection, self._queue)
+            self._look_at = now + _LOOK_S
+        if self._waiting >= self._at_most:
+            raise QueueUnavailableError(
+                f"{self._waiting} messages are waiting in the queue {self._queue}, and no consumer takes "
+                "them: check that one is running (kbqa queue list)"
+            )
+        send(self._app, self._queue, self._task, message)
+        self._waiting += 1
 
 
 @contextmanager

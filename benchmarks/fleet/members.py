@@ -34,7 +34,7 @@ from kbqa.telemetry.logs import configure_logging
 from kbqa.telemetry.metrics import Metrics
 from kbqa.trajectory import Question
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, Purpose, RolloutRequest, encode
-from services.broker import create_celery, send
+from services.broker import Outbox, create_celery
 from services.gateway.app import create_app
 from services.gateway.collector import look_seldom
 from services.gateway.settings import GatewaySettings
@@ -119,9 +119,10 @@ def train(home: Path, broker_url: str, run: RunDirectory, tokenizer: Tokenizer, 
     schedule = recipe.schedule
     celery = create_celery("trainer", broker_url)
     at_most = 3 * max(schedule.max_in_flight, EVALUATED_AT_A_TIME)
+    outbox = Outbox(celery, ROLLOUTS, ROLL_OUT_TASK, at_most=at_most)
 
     def send_request(request: RolloutRequest) -> None:
-        send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=at_most)
+        outbox.send(encode(request))
 
     context = Context(
         directory=run,

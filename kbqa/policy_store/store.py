@@ -306,23 +306,23 @@ class PolicyStore:
 
         The newest version, the promoted one, those in `protect` and those that any process holds always stay.
         """
-        versions = self.versions(run)
-        spared = {*protect, *(version.id for version in versions[-max(keep, 1) :])} | self._spoken_for(run)
+        ids, newest = sorted(self.ids(run), key=_number), self.newest(run)
+        spared = {*protect, *ids[-max(keep, 1) :]} | self._spoken_for(run)
+        if newest is not None:  # the highest numbers may be damaged
+            spared.add(newest.id)
         removed = []
-        for version in versions:
-            manifest = _manifest_path(run, version.id)
-            if version.id in spared or not self._shelf.exists(manifest):
+        for version in ids:
+            if version in spared:
                 continue
-            data = self._shelf.read(manifest)
-            self._shelf.remove(manifest)
-            if version.id in self._spoken_for(run):
-                self._shelf.write(manifest, data)
-                continue
-            self._shelf.discard(f"{run}/{version.id}")
-            removed.append(version.id)
-        for name in set(self.ids(run)) - {version.id for version in versions}:
-            if not self._shelf.exists(_manifest_path(run, name)):  # left by a process that died
-                self._shelf.discard(f"{run}/{name}")
+            manifest = _manifest_path(run, version)
+            if self._shelf.exists(manifest):
+                data = self._shelf.read(manifest)
+                self._shelf.remove(manifest)
+                if version in self._spoken_for(run):
+                    self._shelf.write(manifest, data)
+                    continue
+                removed.append(version)
+            self._shelf.discard(f"{run}/{version}")  # without a manifest, a process that died has left it
         return removed
 
     def _spoken_for(self, run: str) -> set[str]:

@@ -162,4 +162,4 @@ def _prompt_ids(rollout: ScoredRollout) -> Sequence[int]:
 def _cut(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A text of limited length that UTF-8 can encode: a policy may emit half of a surrogate pair."""
     cut = text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
-    return cut.encode("utf-8", "replace").decode()
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()

@@ -39,7 +39,7 @@ from kbqa.telemetry.logs import configure_logging, log_context
 from kbqa.training.learner import follow
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
-from services.broker import create_celery, send
+from services.broker import Outbox, create_celery
 from services.trainer.settings import TrainerSettings
 from services.trainer.sinks import open_sinks
 from services.trainer.supervisor import Exit
@@ -219,9 +219,10 @@ def train(
     celery = create_celery("trainer", settings.broker_url, prefix=settings.queue_prefix)
     # Each request may be sent three times; without a limit, they pile up while no worker runs.
     at_most = 3 * max(recipe.schedule.max_in_flight, EVALUATED_AT_A_TIME)
+    outbox = Outbox(celery, ROLLOUTS, ROLL_OUT_TASK, at_most=at_most)
 
     def send_request(request: RolloutRequest) -> None:
-        send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=at_most)
+        outbox.send(encode(request))
 
     tools = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     with tools, _sending(settings), _colocated(settings, recipe) as alone:

@@ -12,7 +12,7 @@ from celery.exceptions import Reject
 
 from kbqa.errors import ConfigurationError, QueueUnavailableError
 from services import consumer as consuming
-from services.broker import ATTEMPT_HEADER, create_celery, require_broker, send
+from services.broker import ATTEMPT_HEADER, Outbox, create_celery, require_broker, send
 from services.consumer import MOST_ATTEMPTS
 from services.dead_letters import MOST_CHARACTERS, DeadLetters
 from tests.services.queues import Broker, Notes, wait_until
@@ -194,12 +194,17 @@ def test_old_letters_make_room_for_new_ones(celery, letters, monkeypatch) -> Non
 
 
 def test_a_queue_that_nobody_reads_takes_no_more_than_it_may(celery, client) -> None:
+    outbox, another = (Outbox(celery, "notes", "note", at_most=3) for _ in range(2))
     for _ in range(3):
-        send(celery, "notes", "note", "say a", at_most=3)
-    with pytest.raises(QueueUnavailableError, match="3 messages are waiting in the queue notes"):
-        send(celery, "notes", "note", "say a", at_most=3)
+        outbox.send("say a")
+    for full in (outbox, another):
+        with pytest.raises(QueueUnavailableError, match="3 messages are waiting in the queue notes"):
+            full.send("say a")
     assert client.llen("notes") == 3
     assert b"say a" in client.lindex("notes", 0)  # as it is: base64 would make it a third larger
+    client.ltrim("notes", 0, 1)
+    outbox.send("say a")
+    assert client.llen("notes") == 3
 
 
 def test_a_message_that_a_full_broker_cannot_take_back_does_not_spin(monkeypatch) -> None:

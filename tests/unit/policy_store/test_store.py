@@ -285,8 +285,26 @@ def test_what_a_dead_remover_left_is_removed(directory) -> None:
     publish(directory, 2, "w2")
     (left.path / "manifest.json").unlink()
     assert [v.number for v in directory.versions("r1")] == [2]
-    directory.retain("r1", keep=5)
+    directory.retain("r1", keep=1)
     assert not left.path.exists()
+
+
+def test_a_damaged_version_does_not_displace_the_newest_good_one(directory) -> None:
+    versions = [publish(directory, number, f"w{number}") for number in range(3)]
+    (versions[2].path / "manifest.json").write_text("{")
+    assert directory.retain("r1", keep=1) == [versions[0].id]
+    assert [v.id for v in directory.versions("r1")] == [versions[1].id]
+
+
+def test_retention_does_not_read_what_stays(tmp_path, monkeypatch) -> None:
+    shelf = LocalShelf(tmp_path / "policies")
+    directory = PolicyStore(shelf)
+    for number in range(8):
+        publish(directory, number, f"w{number}")
+    paths, read = [], shelf.read
+    monkeypatch.setattr(shelf, "read", lambda path: paths.append(path) or read(path))
+    assert directory.retain("r1", keep=8) == []
+    assert sum(path.endswith("manifest.json") for path in paths) == 1
 
 
 def test_what_another_machine_removed_is_not_held_or_promoted_whatever_is_cached(
