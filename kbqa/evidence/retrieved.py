@@ -196,26 +196,20 @@ def _follow(hop: WalkedTriple, answer: str, onwards: dict[str, WalkedTriple]) ->
     return tuple(dict.fromkeys(triples))
 
 
-def _ids_by_label(actions: Iterable[ExecutedAction], names: Collection[str]) -> dict[str, set[str]]:
+def _ids_by_label(actions: Iterable[ExecutedAction], names: Collection[str]) -> dict[str, str]:
+    """The id of each label that was seen with a single id."""
     found: dict[str, set[str]] = {}
     for action in actions:
         if action.name in names:
             for id_, label in zip(action.items, action.labels, strict=True):
                 found.setdefault(label, set()).add(id_)
-    return found
+    return {label: next(iter(ids)) for label, ids in found.items() if len(ids) == 1}
 
 
-def _identified(
-    hop: WalkedTriple, entities: dict[str, set[str]], relations: dict[str, set[str]]
-) -> WalkedTriple:
-    source = _identify(hop.source, entities)
+def _identified(hop: WalkedTriple, entities: dict[str, str], relations: dict[str, str]) -> WalkedTriple:
+    source = entities.get(hop.source, hop.source)
     subject, relation, object_ = hop.triple
-    relation = _identify(relation, relations)
+    relation = relations.get(relation, relation)
     forwards = object_ == hop.target and subject == hop.source
     triple = (source, relation, hop.target) if forwards else (hop.target, relation, source)
     return WalkedTriple(source, hop.target, triple)
-
-
-def _identify(name: str, ids: dict[str, set[str]]) -> str:
-    candidates = ids.get(name, ())
-    return next(iter(candidates)) if len(candidates) == 1 else name
