@@ -7,6 +7,8 @@ a random time, the graph, which always finds something, and the optimiser step, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from benchmarks.fleet.measurements import Measured, Outcome, Plan, Step
 from benchmarks.fleet.shares import Target, costs, shares
 from benchmarks.fleet.simulation import GROUP, simulate
@@ -24,11 +26,31 @@ def plan(workers: int, gateways: int) -> Plan:
             Step(15),
             Step(12, questions=workers / 10),
             Step(12, questions=workers / 5),
-            Step(12, at_a_time=32, answer_s=0.14),  # with its 32 places, a gateway then answers 50/s
             Step(30, turn_s=14),
             Step(30, turn_s=7),
             Step(12, booked=10.0 * workers),
-            Step(12, replies=2 / 3 * workers),
+        ),
+    )
+
+
+def busy_plan(target: Target) -> Plan:
+    """A few members with the rates that the target's trainer and each of its gateways have.
+
+    The workers answer nearly at once, and as fast as a machine with two cores can, which is short of the
+    target's rate.
+    """
+    return Plan(
+        workers=4,
+        gateways=1,
+        concurrency=16,
+        in_flight=target.in_flight,
+        per_step=33,
+        steps=(
+            Step(10),
+            Step(12, at_a_time=32, answer_s=0.14),  # with its 32 places, a gateway then answers 50/s
+            Step(20, turn_s=0.8),
+            Step(20, turn_s=0.4),
+            Step(12, replies=target.groups),
         ),
     )
 
@@ -36,23 +58,34 @@ def plan(workers: int, gateways: int) -> Plan:
 def measure() -> list[str]:
     """Lines of a report."""
     target = Target()
-    return report(simulate(plan(target.workers, target.gateways)), target)
+    return report(simulate(plan(target.workers, target.gateways)), simulate(busy_plan(target)), target)
 
 
-def report(outcome: Outcome, target: Target) -> list[str]:
-    """What each step cost, and each component's share of its limit at the target."""
-    plan = outcome.plan
+def report(whole: Outcome, busy: Outcome, target: Target) -> list[str]:
+    """What each step cost, and each component's share of its limit at the target.
+
+    Args:
+        busy: the fleet of `busy_plan`.
+    """
     header = ("component", "limit", "use", "", "share", "breaks first at")
     return [
-        f"fleet: {plan.workers} workers, {plan.gateways} gateways, {plan.in_flight} requests in flight; "
-        f"a reply is {outcome.reply_bytes / 1000:.0f} kB on disk",
-        *(_line(step) for step in outcome.steps),
-        *(_unit_costs(outcome, kind) for kind in outcome.steps[0].totals.cpu_s),
+        *_lines(whole),
+        *_lines(busy),
         f"  at {target.workers} workers with {target.in_flight} groups of {GROUP} in progress "
         f"({target.groups:.0f} groups/s), {target.gateways} gateways, {target.questions:,.0f} questions/s:",
         "  {:<40} {:>7} {:>7} {:<11} {:>6}  {}".format(*header),
-        *(f"  {share.line(target)}" for share in shares(outcome, target)),
+        *(f"  {share.line(target)}" for share in shares(whole, busy, target)),
     ]
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    plan = outcome.plan
+    yield (
+        f"fleet: {plan.workers} workers, {plan.gateways} gateways, {plan.in_flight} requests in flight; "
+        f"a reply is {outcome.reply_bytes / 1000:.0f} kB on disk"
+    )
+    yield from map(_line, outcome.steps)
+    yield from (_unit_costs(outcome, kind) for kind in outcome.steps[0].totals.cpu_s)
 
 
 def _unit_costs(outcome: Outcome, kind: str) -> str:

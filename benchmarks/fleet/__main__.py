@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.fleet import plan, report
+from benchmarks.fleet import busy_plan, plan, report
 from benchmarks.fleet.shares import Target
 from benchmarks.fleet.simulation import simulate
 
 
 def main(workers: int, gateways: int) -> int:
-    for line in report(simulate(plan(workers, gateways)), Target()):
+    target = Target()
+    for line in report(simulate(plan(workers, gateways)), simulate(busy_plan(target)), target):
         sys.stdout.write(line + "\n")
     return 0
 

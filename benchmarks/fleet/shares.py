@@ -142,12 +142,16 @@ def _constant_and_slope(rates: Sequence[float], added: Sequence[float]) -> tuple
     return 0.0, max(0.0, slope)
 
 
-def shares(outcome: Outcome, target: Target) -> list[Share]:
-    """Each component's share of its limit at the target, the largest first."""
-    plan, steps = outcome.plan, outcome.whole
-    # Some components also got a load of their own, which says more than what the whole fleet did to them.
-    booked = [step for step in outcome.steps if step.step.booked]
-    sent = [step for step in outcome.steps if step.step.replies]
+def shares(whole: Outcome, busy: Outcome, target: Target) -> list[Share]:
+    """Each component's share of its limit at the target, the largest first.
+
+    Args:
+        busy: a few members with nearly the target's rates for the trainer and a gateway. What these cost says
+            more than what they cost in the whole fleet, at a hundredth of that.
+    """
+    plan, steps = whole.plan, whole.whole
+    booked = [step for step in whole.steps if step.step.booked]
+    sent = [step for step in busy.steps if step.step.replies]
     scale = target.workers / plan.workers
 
     def needs(
@@ -159,13 +163,15 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
     ) -> Share:
         return Share(component, limit, costs(steps, plan.in_flight, amount).of(target, scale), unit)
 
-    without_questions = [step for step in steps if not step.questions]
-    without_groups = [step for step in steps if not step.totals.groups]
+    def needs_of_one(component: str, kind: str, steps: Sequence[Measured]) -> Share:
+        """Processor time of a component of which a fleet of any size has one."""
+        found = costs(steps, busy.plan.in_flight, lambda totals: totals.cpu_s[kind])
+        return Share(component, _CORE, found.of(target, 1.0), "core")
 
-    # A gateway of the target gets about as many questions a second as the one that is asked alone.
-    alone = [step for step in steps if step.step.at_a_time]
-    asked = [*alone, *without_questions] if alone else steps
-    gateway = costs(asked, plan.in_flight, _gateways)
+    without_questions = [step for step in steps if not step.questions]
+    trained = [step for step in busy.whole if not step.questions]
+    idle = [step for step in trained if not step.totals.groups]
+    gateway = costs(busy.whole, busy.plan.in_flight, lambda totals: totals.cpu_s["gateways"])
     worker = costs(steps, plan.in_flight, lambda totals: totals.cpu_s["workers"])
     counts = costs(steps, plan.in_flight, lambda totals: totals.count_bytes / _MB)
     counted = counts.question * target.questions * _DAY_S
@@ -200,19 +206,13 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
             for what, size in waiting.items()
         ),
         Share(f"{GATEWAYS_REDIS}: memory", _REDIS_MB, _ANSWERS_MB + counted, "MB"),
-        needs(
-            "trainer's intake: processor",
-            _CORE,
-            lambda totals: totals.cpu_s["trainer"],
-            "core",
-            [*sent, *without_groups] if sent else steps,
-        ),
-        needs("training process: processor", _CORE, lambda totals: totals.cpu_s["training"], "core"),
+        needs_of_one("trainer's intake: processor", "trainer", [*sent, *idle]),
+        needs_of_one("training process: processor", "training", trained),
         Share("trainer: open files", _OPEN_FILES, max(step.peaks.files for step in steps), "files"),
         Share(
             "gateway: processor",
             _CORE,
-            gateway.base / plan.gateways + target.questions / target.gateways * gateway.question,
+            gateway.base / busy.plan.gateways + target.questions / target.gateways * gateway.question,
             "core",
         ),
         Share(
@@ -227,10 +227,6 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
         needs("policy store: writes", _BUCKET_WRITES, _writes, "a second"),
     ]
     return sorted(found, key=lambda share: -share.share)
-
-
-def _gateways(totals: Totals) -> float:
-    return totals.cpu_s["gateways"]
 
 
 def _reads(totals: Totals) -> float:

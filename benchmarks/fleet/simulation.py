@@ -119,9 +119,10 @@ def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
         everywhere, alone = Callers(urls, keys), Callers(urls[:1], keys)
 
         def book(per_second: float, seconds: float) -> int:
-            assert alone.document is not None, "questions come before"
+            document = everywhere.document or alone.document
+            assert document is not None, "questions come before"
             owners = [record.id for record in file.read()]
-            books = Bookkeeping(counts.url, plan.gateways, alone.document, _RATE, _QUOTA, owners)
+            books = Bookkeeping(counts.url, plan.gateways, document, _RATE, _QUOTA, owners)
             return asyncio.run(books.keep(per_second, seconds))
 
         aside = Runs(home / "runs").create(recipe, "fleet", SplitLimits(), 1, f"{_RUN}-aside")

@@ -89,4 +89,4 @@ def test_a_small_fleet_trains_and_answers():
     assert all(seconds >= 0 for step in outcome.steps for seconds in step.totals.cpu_s.values())
     assert outcome.reply_bytes > 50_000
     assert 0 < training.peaks.files < 100
-    assert sum("questions/s" in line for line in report(outcome, Target())) > 2
+    assert sum("questions/s" in line for line in report(outcome, outcome, Target())) > 2
