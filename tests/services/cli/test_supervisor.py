@@ -16,7 +16,7 @@ import redis
 
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store import NOT_PROMOTED
-from services.cli.programs import choose_ports, read_service_key, service_program, unready
+from services.cli.programs import choose_ports, read_service_key, redis_program, service_program, unready
 from services.cli.supervisor import Stack, StackError
 from services.settings import SERVICES
 from tests.services.cli.conftest import family, gone
@@ -181,6 +181,24 @@ def test_kbqa_up_is_ready_once_the_reader_is_loaded(kbqa):
     assert unready(url) is None
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_a_crash_does_not_let_the_file_of_redis_grow_without_bound(tmp_path):
+    port = choose_ports("127.0.0.1", ["redis"], {}, free=True)["redis"]
+    (tmp_path / "redis").mkdir()
+    program = redis_program(tmp_path / "redis", port)
+    value = "x" * 2**20
+    for megabytes in (60, 8):
+        with subprocess.Popen(program.command, stdout=subprocess.DEVNULL) as server:
+            try:
+                wait_until(lambda: program.unready() is None)
+                with redis.Redis(port=port) as client:
+                    for _ in range(megabytes):
+                        client.set("the same", value)
+                    if megabytes == 8:
+                        wait_until(lambda: client.info("persistence")["aof_current_size"] < 16 * 2**20)  # noqa: B023
+            finally:
+                server.kill()
 
 
 @pytest.mark.parametrize(
