@@ -196,7 +196,7 @@ def test_a_crash_does_not_let_the_file_of_redis_grow_without_bound(tmp_path):
                     for _ in range(megabytes):
                         client.set("the same", value)
                     if megabytes == 8:
-                        wait_until(lambda: client.info("persistence")["aof_current_size"] < 16 * 2**20)  # noqa: B023
+                        wait_until(lambda: client.info("persistence")["aof_current_size"] < 16 * 2**20)
             finally:
                 server.kill()
 
