@@ -173,7 +173,9 @@ def shares(whole: Outcome, busy: Outcome, target: Target) -> list[Share]:
     idle = [step for step in trained if not step.totals.groups]
     gateway = costs(busy.whole, busy.plan.in_flight, lambda totals: totals.cpu_s["gateways"])
     worker = costs(steps, plan.in_flight, lambda totals: totals.cpu_s["workers"])
-    counts = costs(steps, plan.in_flight, lambda totals: totals.count_bytes / _MB)
+    # A few questions create the counts of all callers; many show whether these grow with each.
+    kept = [*booked, *without_questions] if booked else steps
+    counts = costs(kept, plan.in_flight, lambda totals: totals.count_bytes / _MB)
     counted = counts.question * target.questions * _DAY_S
     request, reply = (
         max(step.peaks.message[queue] for step in steps) / _MB for queue in (ROLLOUTS, TRAJECTORIES)
@@ -191,11 +193,7 @@ def shares(whole: Outcome, busy: Outcome, target: Target) -> list[Share]:
 
     found = [
         *needs_of_redis(QUEUES_REDIS, target.workers / plan.workers),
-        *needs_of_redis(
-            GATEWAYS_REDIS,
-            target.gateways / plan.gateways,
-            [*booked, *without_questions] if booked else steps,
-        ),
+        *needs_of_redis(GATEWAYS_REDIS, target.gateways / plan.gateways, kept),
         *(
             Share(
                 f"{QUEUES_REDIS}: memory, {what} waiting",

@@ -128,15 +128,16 @@ def test_reinforcement_learning_begins_with_a_reader(home):
 def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home):
     two = {
         "base_model": str(version(home).path),
+        "rollout.n": 4,
         "schedule.steps": 2,
-        "schedule.questions_per_step": 8,
-        "schedule.max_in_flight": 8,
+        "schedule.questions_per_step": 4,
+        "schedule.max_in_flight": 4,
         "schedule.max_staleness": 0,
         "schedule.validate_every": 2,
         "optimisation.learning_rate": 0.01,
         "guards.patience": None,
     }
-    context = run(home, load_recipe("kg-r1-reader", two), "held", SplitLimits(train=16, validation=2, test=0))
+    context = run(home, load_recipe("kg-r1-reader", two), "held", SplitLimits(train=8, validation=2, test=0))
     first, second = (one["kl"] for one in context.directory.records() if one["phase"] == "rl" and "kl" in one)
     assert first == pytest.approx(0.0, abs=1e-6)  # the first step begins with the reader itself
     assert second > 1e-5
@@ -145,8 +146,8 @@ def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home)
 @pytest.mark.parametrize("wording", ["template", ""])
 def test_made_questions_leave_the_reader_as_sure_as_it_was(home, tmp_path, wording):
     """A policy is as sure of made questions as it has learned to be, and of people's less rightly so."""
-    asked = load_dataset("world-all", 1).splits.train[:60]
-    splits = Splits((), asked[:20], asked[20:45], asked[45:])
+    asked = load_dataset("world-all", 1).splits.train[:40]
+    splits = Splits((), asked[:10], asked[10:35], asked[35:])
     made = [[replace(one, wording=wording) for one in part] for part in (splits.train, splits.validation)]
     write_splits(replace(splits, train=tuple(made[0]), validation=tuple(made[1])), tmp_path / "data" / "made")
     little = {key: value for key, value in LITTLE.items() if key != "cold_start.graphs"}
