@@ -65,7 +65,8 @@ def test_a_row_says_at_which_fleet_its_component_breaks():
     assert "400 workers, 4,000 questions/s" in line
 
 
-def test_a_small_fleet_trains_and_answers():
+def test_a_small_fleet_trains_and_answers(monkeypatch):
+    monkeypatch.setattr("benchmarks.fleet.simulation._SETTLE_S", 0.5)
     steps = (
         Step(2),
         Step(3, questions=4),

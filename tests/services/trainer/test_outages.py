@@ -28,7 +28,7 @@ def test_training_survives_a_broker_that_dies_and_forgets(start_service, broker,
     trainer.ready()
     worker.ready()
     recipe = copy.deepcopy(tiny_recipe)
-    recipe["schedule"].update(steps=30, validate_every=1000)
+    recipe["schedule"].update(steps=20, validate_every=1000)
     runs = client(trainer)
     run = runs.start(recipe)
     step = runs.wait(run, lambda view: view["phase"] == "rl" and view["step"] >= 4)["step"]
