@@ -51,6 +51,7 @@ _SETTLED_S = 60.0  # after its start, before which the memory of a process says 
 _PAUSE_S = (4.0, 10.0)  # between two faults
 _PREPARATION_S = 120.0  # until reinforcement begins, and with it the faults
 _PATIENCE_S = 900.0
+_DYING_S = 0.3  # from the end of a killed process's connections to its own end, at most
 _ASKERS = 2
 _QUESTIONS_PER_STEP = 4
 _RECIPE: dict[str, object] = {
@@ -264,6 +265,7 @@ def _ask(site: Site, seed: int, over: threading.Event, findings: Findings) -> No
             document = response.json()
         except (httpx.HTTPError, ValueError) as error:
             findings.ends[type(error).__name__] += 1
+            over.wait(_DYING_S)
             if answering is not None and answering == site.stack.pids().get("gateway"):
                 findings.unanswered.append(f"{type(error).__name__} at step {_progress(site.run)[1]}")
             continue
