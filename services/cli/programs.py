@@ -42,8 +42,8 @@ class Program:
 def service_program(service: str, url: str, environment: Mapping[str, str], *, name: str = "") -> Program:
     """One of the four services, run by this Python.
 
-    A gateway that lacks nothing but a promoted policy counts as ready, since it tells callers itself what
-    to do about it.
+    A gateway counts as ready if all that it lacks is a promoted policy. It answers questions with advice to
+    train one.
 
     Args:
         name: name of the program, for a second process of the same service.
