@@ -425,7 +425,8 @@ def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) ->
     """Spread one advantage per turn over the tokens of that turn.
 
     Raises:
-        ValueError: the number of advantages is not the number of turns.
+        ValueError: the number of advantages is not the number of turns, or that of a turn's
+            log-probabilities is not that of its tokens.
     """
     if len(turn_advantages) != len(trajectory.turns):
         raise ValueError(f"{len(turn_advantages)} advantages for {len(trajectory.turns)} turns")
@@ -433,6 +434,8 @@ def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) ->
     mask, logprobs, advantages = [False] * length, [0.0] * length, [0.0] * length
     for turn, advantage in zip(trajectory.turns, turn_advantages, strict=True):
         place, tokens = slice(turn.start, turn.end), turn.end - turn.start
+        if len(turn.logprobs) != tokens:
+            raise ValueError(f"{len(turn.logprobs)} log-probabilities for {tokens} tokens")
         mask[place], logprobs[place], advantages[place] = [True] * tokens, turn.logprobs, [advantage] * tokens
     return TrainingSample(trajectory.token_ids, tuple(mask), tuple(logprobs), tuple(advantages))
 

@@ -304,7 +304,8 @@ class PolicyStore:
     def retain(self, run: str, keep: int, protect: Collection[str] = ()) -> list[str]:
         """Remove all but the newest `keep` versions of a run; returns the ids removed.
 
-        The newest version, the promoted one, those in `protect` and those that any process holds always stay.
+        The newest version that can be read, the promoted one, those in `protect` and those that any process
+        holds always stay. Damaged versions count among the newest, and are removed like others.
         """
         ids, newest = sorted(self.ids(run), key=_number), self.newest(run)
         spared = {*protect, *ids[-max(keep, 1) :]} | self._spoken_for(run)

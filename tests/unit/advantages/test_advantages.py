@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,13 @@ def test_a_samples_mask_covers_exactly_the_turns():
 def test_one_advantage_a_turn_is_asked_for():
     with pytest.raises(ValueError, match="1 advantages for 2 turns"):
         training_sample(rewarded([1.0, 1.0], 0.0).trajectory, [0.1])
+
+
+def test_a_turn_whose_log_probabilities_are_not_those_of_its_tokens_is_refused():
+    trajectory = rewarded([1.0], 0.0).trajectory
+    short = replace(trajectory, turns=(replace(trajectory.turns[0], logprobs=()),))
+    with pytest.raises(ValueError, match="0 log-probabilities for"):
+        training_sample(short, [0.1])
 
 
 def test_group_kind_gives_every_turn_of_a_trajectory_the_same_value():
