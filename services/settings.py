@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -99,9 +100,9 @@ class ServiceSettings(BaseSettings):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         cls.model_config["env_prefix"] = _prefix(cls.service)
 
-    def policies(self) -> PolicyStore:
-        """Where policy versions are kept."""
-        return open_store(self.home, self.policy_store)
+    def policies(self, until: threading.Event | None = None) -> PolicyStore:
+        """Where policy versions are kept; see `open_store`."""
+        return open_store(self.home, self.policy_store, until)
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:

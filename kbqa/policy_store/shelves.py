@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -121,13 +122,14 @@ def answering(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _retried(attempt: Callable[[], T], patience_s: float) -> T:
+def _retried(attempt: Callable[[], T], patience_s: float, until: threading.Event | None) -> T:
     return retry(
         attempt,
         on=PolicyStoreUnavailableError,
         patience_s=patience_s,
         first_pause_s=0.5,
         longest_pause_s=10.0,
+        until=until,
     )
 
 
@@ -147,10 +149,13 @@ class LocalShelf:
 
     Args:
         patience_s: how long it is tried again.
+        until: takes the place of `patience_s`: it is tried until it answers or this is set.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = _LOCAL_PATIENCE_S) -> None:
-        self.path, self._patience_s = path, patience_s
+    def __init__(
+        self, path: Path, *, patience_s: float = _LOCAL_PATIENCE_S, until: threading.Event | None = None
+    ) -> None:
+        self.path, self._patience_s, self._until = path, patience_s, until
 
     def names(self, under: str) -> list[str]:
         try:
@@ -197,7 +202,7 @@ class LocalShelf:
         self._patiently(partial(remove_directory, self.path / path))
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        return _retried(answering(self.path)(attempt), self._patience_s)
+        return _retried(answering(self.path)(attempt), self._patience_s, self._until)
 
 
 class RemoteShelf:
@@ -210,13 +215,21 @@ class RemoteShelf:
         url: `s3://bucket/prefix`.
         cache: directory for versions that were pulled; several processes may share it.
         patience_s: how long a failing store is tried again.
+        until: takes the place of `patience_s`: it is tried until it answers or this is set.
 
     Raises:
         ConfigurationError: no installed package supports the URL's protocol.
     """
 
-    def __init__(self, url: str, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
-        self.path, self._url, self._patience_s = cache, url, patience_s
+    def __init__(
+        self,
+        url: str,
+        cache: Path,
+        *,
+        patience_s: float = _PATIENCE_S,
+        until: threading.Event | None = None,
+    ) -> None:
+        self.path, self._url, self._patience_s, self._until = cache, url, patience_s, until
         self._listed: dict[str, tuple[float, list[str]]] = {}
         self._manifests: dict[str, bytes] = {}
         try:
@@ -344,7 +357,7 @@ class RemoteShelf:
             ) from error
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        return _retried(self._translated()(attempt), self._patience_s)
+        return _retried(self._translated()(attempt), self._patience_s, self._until)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,19 +82,20 @@ class PolicyVersion:
             raise PolicyIntegrityError(f"{path}: cannot be read ({error})") from error
 
 
-def open_store(home: Path, location: str | None = None) -> PolicyStore:
+def open_store(home: Path, location: str | None = None, until: threading.Event | None = None) -> PolicyStore:
     """The policy store of an installation.
 
     Args:
         home: `KBQA_HOME`.
         location: a directory or an fsspec URL (`KBQA_POLICY_STORE`); `home`/policies by default.
+        until: a store that does not answer is tried until this is set; None gives up after a while.
 
     Raises:
         ConfigurationError: no installed package supports the URL's protocol.
     """
     if location is not None and "://" in location:
-        return PolicyStore(RemoteShelf(location.rstrip("/"), home / "pulled-policies"))
-    return PolicyStore(home / "policies" if location is None else Path(location))
+        return PolicyStore(RemoteShelf(location.rstrip("/"), home / "pulled-policies", until=until))
+    return PolicyStore(LocalShelf(home / "policies" if location is None else Path(location), until=until))
 
 
 class PolicyStore:

@@ -41,7 +41,7 @@ from kbqa.trajectory import Question
 from kbqa.wire import Purpose, RolloutFailure, RolloutRequest
 
 _POLL_S = 0.5
-# Requests of an evaluation: few enough that none waits until its deadline.
+# Requests of an evaluation, unless the recipe has more in flight: few enough that none waits until its deadline.
 EVALUATED_AT_A_TIME = 64
 
 
@@ -166,7 +166,7 @@ class Context:
         evaluator = Evaluator(
             self.request(Purpose.EVALUATE, kg_versions),
             self.rollouts,
-            max_in_flight=min(trajectories, EVALUATED_AT_A_TIME),
+            max_in_flight=min(trajectories, max(EVALUATED_AT_A_TIME, schedule.max_in_flight)),
             deadline_s=schedule.request_deadline_s,
             check=self.check,
             look=partial(self.look, kg_versions=kg_versions),

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from kbqa.errors import ConfigurationError, KbqaError, LeaseLostError
+from kbqa.errors import ConfigurationError, KbqaError, LeaseLostError, PolicyStoreUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
 from kbqa.policies.vllm.sender import WeightSender
@@ -99,6 +99,9 @@ def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
         except (KbqaError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in NO_ROOM:
                 raise
+            if stop.is_set() and isinstance(error, PolicyStoreUnavailableError):
+                logger.warning("run stopped while it waited", extra={"reason": str(error)})
+                return Exit.STOPPED
             logger.exception("run failed")
             return _fail(journal, error)
         finally:
@@ -231,7 +234,7 @@ def train(
                 directory=directory,
                 record=record,
                 recipe=recipe,
-                store=settings.policies(),
+                store=settings.policies(until=stop),
                 tools=tools,
                 journal=journal,
                 rollouts=QueuedSource(send_request, directory.inbox),

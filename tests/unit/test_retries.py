@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -58,3 +60,21 @@ def test_other_errors_are_raised_at_once():
     with pytest.raises(KeyError):
         patiently(server)
     assert len(server.asked_at) == 1
+
+
+def test_whoever_waits_without_a_deadline_is_told_why_and_ends_only_if_told_to(caplog):
+    server, given_up = Server(failures=3), threading.Event()
+    without_deadline = partial(
+        retry, on=Away, patience_s=0, first_pause_s=0.01, longest_pause_s=0.04, until=given_up
+    )
+    assert without_deadline(server) == "here"
+    assert [record.reason for record in caplog.records] == ["1", "2", "3"]
+
+    def give_up():
+        given_up.set()
+        return server()
+
+    server.failures = 10_000
+    with pytest.raises(Away):
+        without_deadline(give_up)
+    assert len(server.asked_at) == 5

@@ -1,16 +1,23 @@
-"""The broker comes and goes; nothing is lost by it."""
+"""The broker or the policy store comes and goes; nothing is lost by it."""
 
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Runs, SplitLimits
+from kbqa.training.ranks import ALONE
 from services.broker import create_celery, require_broker, send
+from services.trainer.run import _lead
+from services.trainer.supervisor import Exit
 from tests.ledgers import read_ledger
 from tests.services.queues import Broker, Notes, wait_until
 
@@ -86,3 +93,28 @@ def test_a_service_without_a_broker_says_so_in_one_line(tmp_path):
         (line,) = error.splitlines()
         assert "redis://:***@127.0.0.1:1/0" in line
         assert "KBQA_REDIS_URL" in line
+
+
+def test_a_run_that_is_stopped_while_its_policy_store_is_away_has_not_failed(home, monkeypatch, caplog):
+    """Without being stopped, it would wait."""
+    directory = Runs(home / "runs").create(load_recipe("kg-r1-chooser"), "world", SplitLimits(), 1)
+    asked = []
+
+    def train(context):
+        def iterdir(_):
+            if asked:
+                context.stop.set()
+            asked.append(True)
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+        monkeypatch.setattr(Path, "iterdir", iterdir)
+        context.store.newest(context.run)
+
+    for name, value in {
+        "training.train": train, "_obey": lambda _: None, "signal.signal": lambda *_: None,
+        "configure_logging": lambda *_: None, "disable_progress_bar": lambda: None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(f"services.trainer.run.{name}", value)
+    assert _lead(directory, 1, ALONE) is Exit.STOPPED
+    [waiting] = [record for record in caplog.records if record.message == "waiting"]
+    assert "policies fails (Stale file handle)" in waiting.reason

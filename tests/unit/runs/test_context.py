@@ -57,6 +57,28 @@ def test_kg_server_is_waited_for_but_not_for_ever(make_context) -> None:
         make_context("http://127.0.0.1:1").kg_versions(["world"])
 
 
+@pytest.mark.parametrize(("in_flight", "at_a_time"), [(4, 32), (16, 64), (3200, 3200)])
+def test_an_evaluation_keeps_as_many_workers_busy_as_training(
+    make_context, graph_server, monkeypatch, in_flight, at_a_time
+) -> None:
+    asked = []
+
+    class Asked(Exception):
+        """Enough is known."""
+
+    def evaluator(*_: object, max_in_flight: int, **__: object) -> None:
+        asked.append(max_in_flight)
+        raise Asked
+
+    monkeypatch.setattr("kbqa.runs.context.Evaluator", evaluator)
+    schedule = {"schedule.max_in_flight": in_flight, "schedule.questions_per_step": 4}
+    recipe = load_recipe("kg-r1-chooser", {**schedule, "rollout.n": 8})
+    context = replace(make_context(graph_server.url), recipe=recipe)
+    with pytest.raises(Asked):
+        context.evaluate(None, (), "validation")
+    assert asked == [at_a_time]
+
+
 def test_stopping_ends_the_wait(make_context) -> None:
     stop = threading.Event()
     stop.set()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from kbqa.errors import RunError
+from kbqa.policy_store import PolicyStore
+from kbqa.policy_store.shelves import LocalShelf
 from kbqa.runs.reinforcement import Reinforcement
 from kbqa.runs.student import Student
 from tests.unit.runs.reinforced import Foresters, Strangers, ledger, records
@@ -225,3 +231,21 @@ def test_without_that_it_ends_with_the_last_weights(begin_judged) -> None:
     final = context.store.get(context.run, context.journal.results["versions"]["rl"])
     assert final.manifest.step == 6
     assert context.journal.results["best"] is None
+
+
+def test_a_policy_store_that_does_not_answer_is_waited_for(begin, monkeypatch) -> None:
+    context, material, start = begin(steps=2)
+    path, failures = context.store.versions(context.run)[0].path.parents[1], iter([errno.ESTALE] * 3)
+
+    def iterdir(directory: Path) -> Iterator[Path]:
+        if directory.is_relative_to(path) and (number := next(failures, None)) is not None:
+            raise OSError(number, os.strerror(number))
+        return whole(directory)
+
+    whole = Path.iterdir
+    shelf = LocalShelf(path, patience_s=0, until=context.stop)
+    reinforcement = Reinforcement(replace(context, store=PolicyStore(shelf)), material, start)
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    reinforcement.run()
+    assert next(failures, None) is None
+    assert [r["step"] for r in context.directory.records() if r["kind"] == "step"] == [1, 2]
