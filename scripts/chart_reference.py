@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from kbqa.planning.needs import needs_by_recipe
+from kbqa.recipes import load_recipe
 from services.gateway.settings import GatewaySettings
 from services.kg_server.settings import KgServerSettings
 from services.rollout_worker.settings import RolloutWorkerSettings
@@ -267,10 +268,17 @@ def _recipes() -> str:
             "revision": need.revision,
             "context": need.context,
             "loraRank": need.lora_rank if need.base else 0,
+            "demonstrations": _demonstrations(name),
         }
         for name, need in needs_by_recipe().items()
     }
     return "# Made by scripts/chart_reference.py\n" + yaml.safe_dump(needs, sort_keys=False)
+
+
+def _demonstrations(recipe: str) -> str:
+    """The file that a recipe's cold start reads; empty if it reads none."""
+    cold_start = load_recipe(recipe).cold_start
+    return (cold_start and cold_start.file) or ""
 
 
 def _readme(described: list[Value]) -> str:

@@ -115,11 +115,29 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"gateway": {"extraEnv": [{"name": "HTTP_TOKEN", "value": "t"}]}}, "valueFrom.secretKeyRef"),
         ({"judge": {"model": "m"}}, "go together"),
         ({"trainer": {"autoStart": {"dataset": "metaqa-2hop"}}}, "trainer.data.existingClaim"),
+        ({"trainer": {"autoStart": {"recipe": "isp-kgr"}}}, "demonstrations in cold_start/isp-kgr.jsonl"),
+        (
+            {"gateway": {"service": {"type": "NodePort"}}},
+            "gateway.service.type NodePort: .*gateway.allowInsecure",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_say_what_to_change(chart, values, advice):
     with pytest.raises(helm_error(), match=advice):
         chart(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"trainer": {"autoStart": {"recipe": "isp-kgr", "coldStart": False}}},
+        {"trainer": {"autoStart": {"recipe": "isp-kgr"}, "persistence": {"existingClaim": "runs"}}},
+        {"trainer": {"autoStart": {"recipe": "isp-kgr", "enabled": False}}},
+        {"gateway": {"service": {"type": "NodePort"}, "allowInsecure": True}},
+    ],
+)
+def test_whoever_knows_better_says_so(chart, values):
+    assert chart(**values)
 
 
 def workload(objects, name):

@@ -1,6 +1,6 @@
 {{/* What the first run's recipe needs. recipes.yaml is generated from the package's recipes. */}}
 
-{{/* The needs of the recipe, as JSON: base, revision, context (tokens), loraRank. */}}
+{{/* The needs of the recipe, as JSON: base, revision, context (tokens), loraRank, demonstrations (a file). */}}
 {{- define "kbqa.recipe" -}}
 {{- $start := .Values.trainer.autoStart -}}
 {{- $known := .Files.Get "recipes.yaml" | fromYaml -}}
@@ -10,7 +10,8 @@
 {{- $needs := get $known $start.recipe -}}
 {{- $context := dig "rollout.max_tokens" $needs.context $start.overrides -}}
 {{- $rank := dig "optimisation.lora.rank" $needs.loraRank $start.overrides -}}
-{{- dict "base" $needs.base "revision" $needs.revision "context" (int $context) "loraRank" (int $rank) | toJson -}}
+{{- $file := ternary (dig "cold_start.file" $needs.demonstrations $start.overrides) "" $start.coldStart -}}
+{{- dict "base" $needs.base "revision" $needs.revision "context" (int $context) "loraRank" (int $rank) "demonstrations" $file | toJson -}}
 {{- end }}
 
 {{/* The model that training and vLLM start with; empty if the policy needs none. */}}
