@@ -24,6 +24,7 @@ from benchmarks import (
     promotions,
     rows,
     trl_step,
+    views,
     vllm,
 )
 
@@ -37,6 +38,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "hub": hub.measure,
     "rows": rows.measure,
     "in-flight": in_flight.measure,
+    "views": views.measure,
 }
 _ALL = _USUAL | {
     "changes": changes.measure,
