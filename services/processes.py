@@ -1,12 +1,13 @@
-"""Shared by the supervisors of child processes: back-off between restarts, and descriptions of an exit."""
+"""Shared by the supervisors of child processes: back-off between restarts, descriptions of exits, logs."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 _LONGEST_LINE = 2**16  # bytes
 _LONGEST_LOG = 2**25
@@ -41,8 +42,12 @@ def last_line(log: Path) -> str | None:
     return lines[-1] if lines else None
 
 
-def open_log(log: Path) -> BinaryIO:
-    """A log to append to; a long one is put aside first, where it replaces the one before."""
-    if log.exists() and log.stat().st_size > _LONGEST_LOG:
-        log.replace(log.with_name(f"{log.name}.1"))
-    return log.open("ab")
+def bound_log(log: Path) -> None:
+    """Copy a long log aside, where it replaces the copy before, and empty it.
+
+    A process that appends to it meanwhile goes on with the empty one; a line of this moment can be lost.
+    """
+    with suppress(OSError):  # there is no log yet, or no room for the copy: later, then
+        if log.stat().st_size > _LONGEST_LOG:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)

@@ -34,7 +34,7 @@ from services.cli.programs import (
     service_key_path,
     service_program,
 )
-from services.processes import BackOff, describe_exit, last_line
+from services.processes import BackOff, bound_log, describe_exit, last_line
 from services.settings import SERVICES
 
 logger = logging.getLogger(__name__)
@@ -304,6 +304,7 @@ class Stack:
                         return
                     try:
                         self._revive(child)
+                        bound_log(self.log_path(child.program.name))
                     except Exception:
                         # Whatever the error (no memory, closed output), keep supervising the others.
                         logger.exception("cannot supervise %s", child.program.name)

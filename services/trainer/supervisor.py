@@ -20,7 +20,7 @@ from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord, Runs, State
 from kbqa.runs.lease import Lease
 from kbqa.telemetry.metrics import Metrics
-from services.processes import BackOff, describe_exit, last_line, open_log
+from services.processes import BackOff, bound_log, describe_exit, last_line
 from services.trainer.claim import QueueClaim
 from services.trainer.settings import TrainerSettings
 
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _BACK_OFF = BackOff(first_s=0.2, longest_s=10.0)
 _POLL_S = 0.05
+_LOG_S = 60.0  # between two looks at the length of the log
 
 
 class Exit(IntEnum):
@@ -274,11 +275,17 @@ class _Watch:
             if self._ending:
                 return None
             self._process = process = self._spawn()
-        code = process.wait()
+        code = self._wait(process)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         return code
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+        while True:
+            bound_log(self.directory.log_path)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(_LOG_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # -P: do not import a directory "services" in the working directory instead of ours.
@@ -286,7 +293,7 @@ class _Watch:
         program = f"services.trainer.{'launch' if several else 'run'}"
         command = [sys.executable, "-P", "-m", program]
         command += ["--run", str(self.directory.path), "--lease", str(self._lease.token)]
-        with open_log(self.directory.log_path) as log:
+        with self.directory.log_path.open("ab") as log:
             # The end of the pipe tells the process that this one has died, for whatever reason.
             return subprocess.Popen(
                 command,

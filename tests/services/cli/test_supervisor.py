@@ -16,6 +16,7 @@ import redis
 
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store import NOT_PROMOTED
+from services import processes
 from services.cli.programs import choose_ports, read_service_key, redis_program, service_program, unready
 from services.cli.supervisor import Stack, StackError
 from services.settings import SERVICES
@@ -37,7 +38,7 @@ def taken_port():
         yield listener.getsockname()[1]
 
 
-def test_a_service_that_is_killed_is_started_again(tmp_path, quiet):
+def test_a_service_that_is_killed_is_started_again_and_its_log_is_kept_short(tmp_path, quiet, monkeypatch):
     events = []
     with Stack(tmp_path, services=["kg_server"], free_ports=True, on_event=events.append) as stack:
         stack.wait_ready(60)
@@ -53,7 +54,11 @@ def test_a_service_that_is_killed_is_started_again(tmp_path, quiet):
             "kg_server was killed by SIGKILL; it is started again in 0.5 s",
             "kg_server is started again",
         ]
-        assert "listening" in stack.log_path("kg_server").read_text()
+        log = stack.log_path("kg_server")
+        assert "listening" in log.read_text()
+        monkeypatch.setattr(processes, "_LONGEST_LOG", 10)
+        wait_until(lambda: log.read_text() == "")
+        assert "listening" in log.with_name("kg_server.log.1").read_text()
     assert gone([psutil.Process(pid) for pid in (first, second) if psutil.pid_exists(pid)], 0)
 
 
