@@ -134,6 +134,29 @@ def gateway() -> Dashboard:
     )
     row(
         board,
+        "Which policy answers?",
+        chart(
+            "Gateways by version",
+            "Number of gateways by the version that they answer with, unless a graph has a policy of its "
+            "own. Some that stay behind after a promotion cannot load the new version, or went back.",
+            Query(
+                f"count by (run, version) ({gauge('kbqa_gateway_policy_info')})",
+                "{{run}}, version {{version}}",
+            ),
+            width=12,
+            stacked=True,
+        ),
+        chart(
+            "Rollbacks",
+            "Promoted versions per second that answered too few questions and were replaced by the version "
+            "before, by gateway. Its log says why.",
+            Query(rate("kbqa_gateway_rollbacks_total", "instance"), "{{instance}}"),
+            unit="ops",
+            width=12,
+        ),
+    )
+    row(
+        board,
         "Where does the time go?",
         chart(
             "Parts of a question",
@@ -191,10 +214,19 @@ def gateway() -> Dashboard:
         board,
         "Who costs what?",
         chart(
+            "Questions by key",
+            "Answered questions per second, by the name of the caller's key.",
+            Query(rate("kbqa_gateway_key_questions_total", "key"), "{{key}}"),
+            unit="ops",
+            width=6,
+            stacked=True,
+        ),
+        chart(
             "Tokens by key",
             "Tokens per second that the policy read and wrote, by the name of the caller's key.",
             Query(rate("kbqa_gateway_key_tokens_total", "key"), "{{key}}"),
             unit="suffix: tokens/s",
+            width=6,
             stacked=True,
         ),
         chart(
@@ -203,6 +235,7 @@ def gateway() -> Dashboard:
             "questions that are being answered.",
             Query(rate("kbqa_gateway_key_seconds_total", "key"), "{{key}}"),
             unit="none",
+            width=6,
             stacked=True,
         ),
         chart(
@@ -211,6 +244,7 @@ def gateway() -> Dashboard:
             Query(rate("kbqa_gateway_batch_lines_total", "outcome"), "{{outcome}}"),
             Query(f"sum({gauge('kbqa_gateway_batches')})", "batches"),
             unit="none",
+            width=6,
         ),
     )
     return board

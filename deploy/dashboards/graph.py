@@ -168,4 +168,26 @@ def graph() -> Dashboard:
             stacked=True,
         ),
     )
+    row(
+        board,
+        "Does the graph change?",
+        chart(
+            "Changed triples",
+            "Triples per second in batches of changes, by graph and by what became of them: inserted, "
+            "deleted, or ignored because nothing had to be done.",
+            Query(rate("kbqa_kg_changes_total", "graph", "outcome"), "{{graph}}, {{outcome}}"),
+            unit="suffix: triples/s",
+            width=12,
+            stacked=True,
+        ),
+        chart(
+            "Time of a change",
+            "Seconds until a batch of changes was published: mean and 95th percentile. Larger batches cost "
+            "less per triple.",
+            Query(mean("kbqa_kg_change_seconds"), "mean"),
+            Query(quantile(0.95, "kbqa_kg_change_seconds"), "95 %"),
+            unit="s",
+            width=12,
+        ),
+    )
     return board

@@ -21,7 +21,7 @@ def machines() -> Dashboard:
         chart(
             "Processor time",
             "Processors that a service keeps busy. The trainer's child and kg_server's query processes are "
-            "not included; the container metrics of your cluster include them.",
+            "not included; in a cluster, the processors of containers include them.",
             Query(of_services(rate("process_cpu_seconds_total", "namespace", "job", "instance")), _PROCESS),
             width=12,
         ),
@@ -31,6 +31,17 @@ def machines() -> Dashboard:
             "kernel ends the process.",
             Query(of_services(gauge("process_resident_memory_bytes")), _PROCESS),
             unit="bytes",
+            width=12,
+        ),
+        chart(
+            "Processors of containers",
+            "Processors that a container keeps busy, with all its processes. If it stays at its limit, or at "
+            "all of its node, more processor time makes the service faster. The kubelet reports it; without "
+            "a cluster, there is none.",
+            Query(
+                rate("container_cpu_usage_seconds_total", "pod", "container", where=_CONTAINER),
+                "{{pod}} {{container}}",
+            ),
             width=12,
         ),
         chart(
@@ -44,7 +55,7 @@ def machines() -> Dashboard:
                 "{{pod}} {{container}}",
             ),
             unit="percentunit",
-            width=24,
+            width=12,
             top=1,
             limits=(0.8, 0.95),
         ),

@@ -10,7 +10,6 @@ from kbqa.telemetry.table import METRICS
 
 # Of vLLM 0.32 (docs.vllm.ai, "Production Metrics"); the service beside it passes them on.
 VLLM_METRICS: dict[str, str] = {
-    "vllm:e2e_request_latency_seconds": "histogram",
     "vllm:generation_tokens_total": "counter",
     "vllm:inter_token_latency_seconds": "histogram",
     "vllm:kv_cache_usage_perc": "gauge",
@@ -31,6 +30,7 @@ PROCESS_METRICS: dict[str, str] = {
 }
 # Of the kubelet (cAdvisor), in a cluster whose Prometheus asks it.
 CONTAINER_METRICS: dict[str, str] = {
+    "container_cpu_usage_seconds_total": "counter",
     "container_memory_working_set_bytes": "gauge",
     "container_spec_memory_limit_bytes": "gauge",
 }

@@ -94,6 +94,31 @@ def rollouts() -> Dashboard:
     )
     row(
         board,
+        "Are workers and engines at work?",
+        chart(
+            "Workers that stand back",
+            "Number of workers that take no requests for a while, because their rollouts fail or their clock "
+            "is off. A worker's `/readyz` and its log say why.",
+            Query(f"sum({gauge('kbqa_rollout_standing_back')})", "stand back"),
+            limits=(1, 2),
+        ),
+        chart(
+            "Lost episodes",
+            "Per second: episodes that were left out because the engine failed to complete them, and trees "
+            "whose time was over before they were grown.",
+            Query(rate("kbqa_rollout_lost_total"), "lost episodes"),
+            Query(rate("kbqa_rollout_trees_timed_out_total"), "trees out of time"),
+            unit="ops",
+        ),
+        chart(
+            "Servers of the engine",
+            "vLLM only: number of servers that get completions, by worker and gateway. One that fails again "
+            "and again gets none until it works.",
+            Query(gauge("kbqa_engine_servers_working"), "{{job}} {{instance}}"),
+        ),
+    )
+    row(
+        board,
         "Which weights do they play?",
         chart(
             "Versions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 
 import click
@@ -61,6 +62,7 @@ def test_without_values_every_part_runs_with_a_gpu_where_one_is_needed(chart):
         if "nvidia.com/gpu" in container["resources"]["limits"]
     }
     assert gpus == {"rollout-worker/vllm": 1, "trainer/trainer": 1, "gateway/vllm": 1}
+    assert device_of_the_trainer(objects) == "cuda"
     engines = [c for pod in pods(objects) for c in pod.containers if c["name"] == "vllm"]
     assert all(c["command"] == ["vllm", "serve", "Qwen/Qwen2.5-3B-Instruct"] for c in engines)
     assert all("--host=127.0.0.1" in c["args"] and c["restartPolicy"] == "Always" for c in engines)
@@ -73,6 +75,12 @@ def test_cpu_small_needs_no_gpu_and_no_vllm(chart):
     assert not any("nvidia.com/gpu" in container["resources"]["limits"] for container in containers)
     kept = [c for c in of_kind(objects, "PersistentVolumeClaim") if c["metadata"].get("annotations")]
     assert kept == []
+    assert device_of_the_trainer(objects) is None
+
+
+def device_of_the_trainer(objects):
+    [trainer] = [container for _, container, service in services(objects) if service == "trainer"]
+    return variables(trainer).get("KBQA_TRAINER_DEVICE")
 
 
 def test_with_everything_off_nothing_runs(chart):
@@ -121,6 +129,15 @@ def test_nodes_meet_at_the_trainers_pod_and_share_its_gpus_and_its_volume(chart,
     for name, value in {**variables(other), "KBQA_TRAINING_NODE_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     assert TrainerSettings.load().node_rank == 1
+
+
+def test_beside_several_nodes_vllm_has_model_and_context_of_the_recipe(chart):
+    recipe = load_recipe("kbqa-r1")
+    engines = [c for pod in pods(chart("multi-node")) for c in pod.containers if c["name"] == "vllm"]
+    assert len(engines) == 2
+    for engine in engines:
+        assert engine["command"][2] == recipe.base_model
+        assert f"--max-model-len={recipe.rollout.max_tokens}" in engine["args"]
 
 
 @each_scenario
@@ -177,6 +194,7 @@ def test_commands_exist_with_their_options(chart, scenario):
     [
         ("default", "Qwen/Qwen2.5-3B-Instruct"),
         ("multi-gpu", "Qwen/Qwen2.5-3B-Instruct"),
+        ("multi-node", "meta-llama/Llama-3.1-8B-Instruct"),
         ("cpu-small", "sentence-transformers/all-MiniLM-L6-v2"),
     ],
 )
@@ -185,6 +203,8 @@ def test_the_first_run_is_a_recipe(chart, scenario, base):
     pairs = [order[i + 1] for i, word in enumerate(order) if word == "--set"]
     recipe = load_recipe(order[order.index("--recipe") + 1], read_pairs("--set", pairs))
     assert recipe.base_model == base
+    if scenario == "multi-node":  # a new volume has no demonstrations
+        assert recipe.cold_start is None
     assert recipe.judge.name == ("chat" if scenario == "multi-gpu" else "matching")
 
 
@@ -193,6 +213,24 @@ def test_keys_of_kg_server_reach_who_asks_it(chart):
         wanted = "KBQA_KG_SERVER_API_KEYS" if service == "kg_server" else "KBQA_KG_SERVER_API_KEY"
         [source] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if v["name"] == wanted]
         assert source["name"] == "kg-server-keys"
+
+
+def test_services_and_the_first_run_send_the_generated_key_that_is_required(chart):
+    objects = chart()
+    [secret] = [s for s in of_kind(objects, "Secret") if "api-key" in s["stringData"]]
+    found = {
+        (container["name"], variable["name"]): variable["valueFrom"]["secretKeyRef"]
+        for pod in pods(objects)
+        for container in pod.containers
+        for variable in container.get("env", ())
+        if re.fullmatch("KBQA_(KG_SERVER|TRAINER)_API_KEYS?", variable["name"])
+    }
+    asked = {("kg-server", "KBQA_KG_SERVER_API_KEYS"), ("trainer", "KBQA_TRAINER_API_KEYS")}
+    askers = {
+        *((name, "KBQA_KG_SERVER_API_KEY") for name in ("rollout-worker", "trainer", "gateway", "begin")),
+        *((name, "KBQA_TRAINER_API_KEY") for name in ("trainer", "begin")),
+    }
+    assert found == dict.fromkeys(asked | askers, {"name": secret["metadata"]["name"], "key": "api-key"})
 
 
 def test_keys_of_the_gateway_come_from_a_secret_and_helm_test_has_one(chart):
@@ -273,6 +311,21 @@ def test_dashboards_go_into_the_folder_that_is_named(chart):
     assert other == dict.fromkeys(usual, {"grafana_folder": "Answers"})
 
 
+def test_dashboards_of_two_releases_replace_none_of_each_other(chart):
+    """Grafana's sidecar writes the files of all releases into one folder."""
+
+    def files_and_ids(release):
+        maps = of_kind(
+            chart(fullnameOverride=release, monitoring={"dashboards": {"enabled": True}}), "ConfigMap"
+        )
+        files = {name: json.loads(text) for board in maps for name, text in board["data"].items()}
+        return files.keys(), {document["uid"] for document in files.values()}
+
+    for one, other in zip(files_and_ids("films"), files_and_ids("songs"), strict=True):
+        assert len(one) == len(other) == 6
+        assert one.isdisjoint(other)
+
+
 def checksums(objects):
     """Of the secrets that pods were made with."""
     workloads = [found for found in objects if found["kind"] in ("Deployment", "StatefulSet")]
@@ -307,6 +360,15 @@ def test_notes_say_what_runs(scenario):
     assert "<no value>" not in notes
 
 
+@each_scenario
+def test_notes_say_whom_the_gateway_answers(scenario):
+    gateway = merged(defaults(), values_of(scenario))["gateway"]
+    [notes] = [t for path, t in manifests_of(values_of(scenario)).items() if path.endswith("NOTES.txt")]
+    answers_all = gateway["enabled"] and not gateway["auth"]["enabled"]
+    assert ("It answers everybody who can reach it" in notes) == answers_all
+    assert ("Authorization: Bearer $KEY" in notes) == gateway["auth"]["enabled"]
+
+
 def test_an_old_cluster_does_without_budgets(chart):
     budgets = {"kg-server", "rollout-worker", "trainer", "gateway", "redis"}  # and no cache of its own
     found = of_kind(chart("cpu-small"), "PodDisruptionBudget")
@@ -320,7 +382,7 @@ def test_another_order_is_another_job(chart):
 
     assert jobs() == jobs(gateway={"replicas": 1})
     assert len(jobs() & jobs(graph={"seed": 2})) == 0
-    assert len(jobs() & jobs(trainer={"autoStart": {"recipe": "kbqa-r1"}})) == 1
+    assert len(jobs() & jobs(trainer={"autoStart": {"recipe": "kg-r1-7b"}})) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from services.broker import create_celery
 from services.rollout_worker.settings import RolloutWorkerSettings
 from services.trainer.depths import STATES
 from tests.deploy.conftest import ALL
-from tests.deploy.helm import defaults, helm_error
+from tests.deploy.helm import CHART, defaults, helm_error
 from tests.deploy.objects import component, of_kind, pods, selects, service_of, services, title, variables
 
 pytestmark = pytest.mark.chart
@@ -122,6 +122,35 @@ def test_traces_proxy_and_certificates_reach_every_service(chart):
         assert {"name": "certificates", "configMap": {"name": "company-ca"}} in pod.spec["volumes"]
 
 
+def test_what_downloads_knows_the_proxy_and_the_certificates(chart):
+    downloads = [
+        (component(pod), container)
+        for pod in pods(chart("multi-gpu"))
+        for container in pod.containers
+        if container["name"] in ("model", "load", "download")
+    ]
+    assert {(owner, container["name"]) for owner, container in downloads} == {
+        *((owner, "model") for owner in ("rollout-worker", "trainer", "gateway")),
+        *(("jobs", name) for name in ("load", "download")),
+    }
+    for _, container in downloads:
+        given = variables(container)
+        assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
+        [mount] = [m for m in container["volumeMounts"] if m["name"] == "certificates"]
+        assert given["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
+
+
+def test_a_model_that_is_on_its_volume_is_asked_of_no_hub(chart):
+    def asks_no_hub(objects):
+        fetching = [c for pod in pods(objects) for c in pod.containers if c["name"] == "model"]
+        assert len(fetching) == 3
+        return {variables(container).get("HF_HUB_OFFLINE") for container in fetching}
+
+    assert asks_no_hub(chart()) == {None}
+    carried = {"offline": True, "persistence": {"existingClaim": "models"}}
+    assert asks_no_hub(chart(model=carried)) == {"1"}
+
+
 def test_metrics_keep_their_labels_and_no_path_is_scraped_twice(chart):
     monitors = of_kind(chart("multi-gpu"), "PodMonitor")
     assert len({monitor["metadata"]["name"] for monitor in monitors}) == len(monitors) == 6
@@ -182,13 +211,40 @@ def test_without_a_redis_of_its_own_kg_server_caches_in_memory(chart, scenario):
     assert {"KBQA_REDIS_URL", "REDIS_URL", "REDIS_PASSWORD"}.isdisjoint(variables(server))
 
 
-def test_a_broken_pod_of_a_stateful_set_is_replaced_by_its_next_template(chart):
-    assert {s["spec"]["podManagementPolicy"] for s in of_kind(chart(), "StatefulSet")} == {"Parallel"}
+@pytest.mark.parametrize(
+    ("scenario", "sets"),
+    [
+        ("default", {"trainer", "redis", "redis-cache"}),
+        ("multi-node", {"trainer", "training-node", "redis", "redis-cache", "redis-gateway"}),
+    ],
+)
+def test_a_broken_pod_of_a_stateful_set_is_replaced_by_its_next_template(chart, scenario, sets):
+    found = {
+        s["metadata"]["name"]: s["spec"]["podManagementPolicy"]
+        for s in of_kind(chart(scenario), "StatefulSet")
+    }
+    assert found == {f"kbqa-{name}": "Parallel" for name in sets}
 
 
-def test_a_roll_out_may_take_as_long_as_the_model_takes(chart):
-    for deployment in of_kind(chart(), "Deployment"):
-        assert deployment["spec"]["progressDeadlineSeconds"] > defaults()["vllm"]["startupSeconds"]
+def test_a_roll_out_may_take_as_long_as_the_model_takes_and_as_the_guide_waits(chart):
+    guide = (CHART.parents[1] / "docs" / "install.md").read_text(encoding="utf-8")
+    [hours] = re.findall(r"rollout status .*--timeout (\d+)h", guide)
+    deployments = of_kind(chart(), "Deployment")
+    assert deployments
+    for deployment in deployments:
+        deadline = deployment["spec"]["progressDeadlineSeconds"]
+        assert deadline > defaults()["vllm"]["startupSeconds"]
+        assert deadline >= int(hours) * 3600
+
+
+def test_a_gateway_leaves_its_gpu_to_the_next_one_unless_there_is_another(chart):
+    def strategy(objects):
+        [gateway] = [d for d in of_kind(objects, "Deployment") if title(d) == "Deployment/kbqa-gateway"]
+        return gateway["spec"]["strategy"]
+
+    assert strategy(chart()) == {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    spare = chart(gateway={"maxSurge": 1})
+    assert strategy(spare) == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
 def test_workers_are_scaled_by_what_waits_and_what_they_are_busy_with(chart):
@@ -203,12 +259,22 @@ def test_workers_are_scaled_by_what_waits_and_what_they_are_busy_with(chart):
     assert int(modifiers["target"]) < concurrency
     [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")
     [external] = [metric["external"] for metric in scaler["spec"]["metrics"]]
+    assert int(external["target"]["averageValue"]) < concurrency
     [known] = [metric for metric in METRICS if metric.name == external["metric"]["name"]]
     selector = external["metric"]["selector"]
     asked = {*selector["matchLabels"], *(e["key"] for e in selector["matchExpressions"])}
     assert asked == {*known.labels, "namespace"}
     [states] = [e["values"] for e in selector["matchExpressions"]]
     assert set(states) == set(STATES) - {"dead"}
+
+
+def test_workers_are_kept_as_long_as_the_cool_down_says(chart):
+    cooling = {"autoscaling": {"cooldownSeconds": 77}}
+    [keda] = of_kind(chart("multi-gpu", rolloutWorker=cooling), "ScaledObject")
+    [hpa] = of_kind(chart("external-kg", rolloutWorker=cooling), "HorizontalPodAutoscaler")
+    assert keda["spec"]["cooldownPeriod"] == 77
+    for spec in (keda["spec"]["advanced"]["horizontalPodAutoscalerConfig"], hpa["spec"]):
+        assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 77
 
 
 def test_releases_that_share_a_redis_share_no_queue(chart):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tomllib
+from fnmatch import fnmatch
 
 import pytest
 import yaml
@@ -96,6 +97,18 @@ def test_containers_outlive_their_drain(services):
     assert drain("trainer") == defaults()["trainer"]["drainSeconds"]
 
 
+def test_the_trainer_has_the_time_to_write_the_checkpoint_of_a_large_model(services):
+    """37 GB at 200 MB a second, and a minute for what is being computed."""
+    needed = 37e9 / 200e6 + 60
+    assert int(services["trainer"]["stop_grace_period"].removesuffix("s")) >= needed
+    assert int(services["trainer"]["environment"]["KBQA_TRAINER_DRAIN_S"]) >= needed
+
+
+@pytest.mark.parametrize("name", ["vllm-rollouts", "vllm-gateway", "gateway"])
+def test_what_waits_for_a_large_model_is_not_given_up_for_half_an_hour(services, name):
+    assert services[name]["healthcheck"]["start_period"] == "30m"
+
+
 def test_with_gpus_nothing_begins_before_its_model_is_loaded(services):
     for vllm, owner in (("vllm-rollouts", "rollout-worker"), ("vllm-gateway", "gateway")):
         assert services[vllm]["depends_on"]["model"] == {"condition": "service_completed_successfully"}
@@ -133,6 +146,13 @@ def test_large_layers_depend_on_requirements_alone():
     listed = {*requirements(project, ["rollout-worker", "qlora"])}
     assert {"bitsandbytes>=0.48", "celery>=5.5", "fastapi>=0.116"} <= listed
     assert not any(requirement.startswith("kbqa") for requirement in listed)
+
+
+def test_every_image_can_send_traces():
+    [lists] = re.findall(r"^RUN (list\(\).*\n.*)$", DOCKERFILE, re.M)
+    [tensors], [plain] = re.findall(r"tensors=(\S+)", lists), re.findall(r"list (\S+) >plain.txt", lists)
+    for extras in (tensors, plain):
+        assert "otel" in extras.split(",")
 
 
 def test_the_default_build_of_torch_has_no_cuda():
@@ -220,6 +240,24 @@ def test_prometheus_asks_every_service_where_it_listens():
     assert targets == {
         name: BY_SERVICE[name.replace("-", "_")].model_fields[port].default for name, port in ports.items()
     }
+
+
+def test_prometheus_reads_the_alerts_and_sends_them_to_alertmanager(services):
+    told = yaml.safe_load((ROOT / "deploy" / "compose" / "prometheus.yaml").read_text(encoding="utf-8"))
+    prometheus, alertmanager = services["prometheus"], services["alertmanager"]
+    assert prometheus["image"].startswith("prom/prometheus:v3.")
+    [manager] = told["alerting"]["alertmanagers"]
+    assert manager["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+    assert alertmanager["ports"][0].endswith(":9093")
+    mounts = dict(volume.removesuffix(":ro").split(":") for volume in prometheus["volumes"])
+    assert f"--config.file={mounts['./deploy/compose/prometheus.yaml']}" in prometheus["command"]
+    [rules] = told["rule_files"]
+    assert fnmatch(f"{mounts['./deploy/helm/alerts']}/kbqa.yaml", rules)
+
+
+def test_continuous_integration_checks_tests_and_renders_the_chart():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert script.splitlines()[-1] == "make check test chart"
 
 
 def test_services_send_the_key_that_they_require(services):

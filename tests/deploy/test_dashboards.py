@@ -24,12 +24,21 @@ from deploy.dashboards.promql import (
 )
 from kbqa.telemetry.table import METRICS
 from services.trainer.exposition import DISTRIBUTIONS, RL_GAUGES, STEP_GAUGES
+from tests.deploy.helm import CHART
 from tests.deploy.prometheus import promtool
 
 BOARDS = {board.name: board for board in boards()}
 PANELS = [(name, panel) for name, board in BOARDS.items() for panel in board.panels if panel.kind != "row"]
+DOCUMENTS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}
+# What is marked on all panels of a dashboard.
+MARKS = {
+    (name, mark["name"]): mark["expr"]
+    for name, document in DOCUMENTS.items()
+    for mark in document["annotations"].get("list", ())
+}
 EXPRESSIONS = [
     *((f"{name}: {panel.title}", target.expr) for name, panel in PANELS for target in panel.targets),
+    *((f"{name}: {mark}", expr) for (name, mark), expr in MARKS.items()),
     *((alert.name, alert.expr) for alert in ALERTS),
 ]
 # What Prometheus itself adds to every series.
@@ -40,6 +49,21 @@ FOREIGN = {
     **dict.fromkeys(GPU_METRICS, {"gpu", "Hostname"}),
     **dict.fromkeys(PROCESS_METRICS, set()),
     **dict.fromkeys(CONTAINER_METRICS, {"container"}),
+}
+# On no panel, for a reason.
+NOT_SHOWN = {
+    "kbqa_engine_requests_running": "vLLM itself tells how many sequences it computes",
+    "kbqa_gateway_key_calls_total": "tokens and seconds by key say what a caller costs",
+    "kbqa_trainer_checkpoint_step": "checkpoints are marked on every panel",
+}
+# Panels on which a limit is drawn or coloured, and the alert that fires beyond the second one.
+LIMITS = {
+    ("training", "Fall of the reward"): ("KbqaRewardCollapsed", "high is bad"),
+    ("training", "Entropy"): ("KbqaPolicyCollapsed", "low is bad"),
+    ("graph", "Killed queries"): ("KbqaQueriesKilled", "high is bad"),
+    ("gateway", "Failed requests"): ("KbqaGatewayErrors", "high is bad"),
+    ("queues", "Age of a request"): ("KbqaQueueWaits", "high is bad"),
+    ("queues", "Free space"): ("KbqaDiskFills", "low is bad"),
 }
 each_expression = pytest.mark.parametrize(
     ("where", "expr"), EXPRESSIONS, ids=[f"{where} {n}" for n, (where, _) in enumerate(EXPRESSIONS)]
@@ -58,8 +82,7 @@ def test_there_is_a_dashboard_for_each_part():
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_data_source_and_namespace_can_be_chosen(name):
-    path = next(path for path in rendered() if path.name == f"{name}.json")
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = DOCUMENTS[name]
     variables = [variable["name"] for variable in document["templating"]["list"]]
     own = {"rollouts": ["vllm"], "training": ["recipe", "run"]}
     assert variables == ["datasource", "namespace", *own.get(name, [])]
@@ -133,9 +156,50 @@ def test_panels_about_a_run_can_be_limited_to_some_runs():
                 assert 'run=~"$run"' in target.expr, panel.title
 
 
-def test_every_metric_of_a_run_is_shown():
-    shown = set().union(*(_metrics(expr) for _, expr in EXPRESSIONS))
-    assert {*STEP_GAUGES, *RL_GAUGES, *DISTRIBUTIONS} <= shown
+def test_every_metric_is_on_a_panel():
+    shown = set().union(*(_metrics(target.expr) for _, panel in PANELS for target in panel.targets))
+    shown |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
+    exported = {metric.name for metric in METRICS} | FOREIGN.keys()
+    assert exported - shown == NOT_SHOWN.keys()
+
+
+def test_validation_is_shown_by_exact_match_hits_and_f1():
+    [panel] = [panel for name, panel in PANELS if (name, panel.title) == ("training", "Validation")]
+    [target] = panel.targets
+    [named] = re.findall(r'measure=~"([^"]*)"', target.expr)
+    assert named.split("|") == ["em", "hit", "f1"]
+
+
+def test_checkpoints_and_promotions_are_marked():
+    assert {place: _metrics(expr) for place, expr in MARKS.items()} == {
+        ("training", "Checkpoints"): {"kbqa_trainer_checkpoint_step"},
+        ("training", "Promotions"): {"kbqa_gateway_policy_info"},
+    }
+
+
+def test_runs_are_compared_by_their_steps():
+    charts = [panel for panel in DOCUMENTS["training"]["panels"] if panel["type"] == "xychart"]
+    assert len(charts) == 2
+    for panel in charts:
+        assert panel["repeat"] == "run"
+        step, value = ({*_metrics(target["expr"])} - {"kbqa_trainer_run_info"} for target in panel["targets"])
+        assert step == {"kbqa_trainer_step"}
+        assert value in ({"kbqa_trainer_reward"}, {"kbqa_trainer_f1"})
+
+
+@pytest.mark.parametrize("place", LIMITS, ids=": ".join)
+def test_limits_are_drawn_and_what_fires_is_beyond_the_second(place):
+    alert, order = LIMITS[place]
+    [panel] = [panel for name, panel in PANELS if (name, panel.title) == place]
+    steps = panel.options["thresholds"]["steps"]
+    bounds, colours = [step["value"] for step in steps[1:]], ["green", "orange", "red"]
+    assert [step["color"] for step in steps] == (colours if order == "high is bad" else colours[::-1])
+    assert bounds == sorted(bounds)
+    [expr] = [rule.expr for rule in ALERTS if rule.name == alert]
+    sign, worst = (">", bounds[1]) if order == "high is bad" else ("<", bounds[0])
+    assert re.search(rf"{sign} {worst:g}\b", expr)
+    if panel.kind == "timeseries":
+        assert panel.options["custom"]["thresholdsStyle"] == {"mode": "dashed"}
 
 
 def test_every_expression_parses(tmp_path):

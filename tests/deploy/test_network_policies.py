@@ -100,6 +100,25 @@ def test_each_component_reaches_the_destinations_that_it_needs_and_no_other(char
     assert more == {**small, "trainer": {("10.9.9.9/32", 443)}}
 
 
+def test_traces_reach_the_collector_and_come_from_services_alone(chart):
+    def reaching(objects, names):
+        collector = {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}
+        return {
+            name
+            for name in names
+            if any(
+                peer.get("namespaceSelector") == collector and port == 4318
+                for peer, port in reached(objects, name)
+            )
+        }
+
+    served = {"rollout-worker", "trainer", "gateway"}
+    assert reaching(chart("external-kg"), {*served, "redis", "jobs"}) == served
+    traced = chart(tracing={"url": "http://collector.observability.svc:4318"})
+    assert reaching(traced, {*served, "kg-server", "redis", "jobs"}) == {*served, "kg-server"}
+    assert reaching(chart(), {*served, "kg-server"}) == set()
+
+
 def test_nodes_that_train_together_reach_each_other_on_every_port_and_nothing_else(chart):
     objects = chart("multi-node")
     for source, target in (("trainer", "training-node"), ("training-node", "trainer")):
