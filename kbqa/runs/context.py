@@ -41,7 +41,8 @@ from kbqa.trajectory import Question
 from kbqa.wire import Purpose, RolloutFailure, RolloutRequest
 
 _POLL_S = 0.5
-# Requests of an evaluation, unless the recipe has more in flight: few enough that none waits until its deadline.
+# Requests of an evaluation, unless the recipe has more in flight: few enough that none waits until
+# its deadline.
 EVALUATED_AT_A_TIME = 64
 
 

@@ -77,7 +77,7 @@ class Reinforcement:
             ranks=context.ranks,
         )
         self._checkpoints = Checkpoints(
-            context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
+            context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints, context.fence
         )
         self._guards = Guards(context.recipe.guards)
         self._selection = Selection(self._schedule.best_by)

@@ -61,10 +61,13 @@ class Checkpoints:
         root: directory of the checkpoints.
         run: name of the run; another run's checkpoints are refused.
         keep: number of newest checkpoints to keep.
+        fence: raises `LeaseLostError` if another process may write here now; called before a checkpoint is
+            put in place.
     """
 
-    def __init__(self, root: Path, run: str, keep: int = 2) -> None:
+    def __init__(self, root: Path, run: str, keep: int = 2, fence: Callable[[], None] = lambda: None) -> None:
         self._root, self._run, self._keep = root, run, keep
+        self._fence = fence
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
         self._saving: Future[None] | None = None
 
@@ -89,6 +92,7 @@ class Checkpoints:
 
         Raises:
             CheckpointError: this one, or the one before, cannot be written; those that were are unchanged.
+            LeaseLostError: by `fence`; the one before was not put in place.
         """
         self.wait()
         final = self._root / f"step-{step:06d}"
@@ -110,6 +114,7 @@ class Checkpoints:
 
         Raises:
             CheckpointError: it cannot be written.
+            LeaseLostError: by `fence`; it was not put in place.
         """
         saving, self._saving = self._saving, None
         if saving is not None:
@@ -208,6 +213,7 @@ class Checkpoints:
         with unfinished, _writing(final):
             files = {**written.result(), _STATE: checksum(directory / _STATE)}
             (directory / _MANIFEST).write_text(json.dumps({**manifest, "files": files}), encoding="utf-8")
+            self._fence()
             replaced = _replaced(final)
             if final.exists():
                 final.rename(replaced)  # still found under this name, if the process dies now

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import time
 from contextlib import suppress
 
@@ -14,7 +16,7 @@ from kbqa.errors import ConfigurationError, QueueUnavailableError
 from services import consumer as consuming
 from services.broker import ATTEMPT_HEADER, Outbox, create_celery, require_broker, send
 from services.consumer import MOST_ATTEMPTS
-from services.dead_letters import MOST_CHARACTERS, DeadLetters
+from services.dead_letters import MOST_CHARACTERS, MOST_LETTERS, DeadLetters
 from tests.services.queues import Broker, Notes, wait_until
 
 
@@ -308,3 +310,12 @@ def test_installations_with_different_prefixes_share_a_redis(broker_url, client)
 def test_a_prefix_needs_redis() -> None:
     with pytest.raises(ConfigurationError, match="virtual host in KBQA_BROKER_URL"):
         create_celery("test", "amqp://localhost", prefix="a:")
+
+
+def test_letters_of_both_queues_leave_most_of_a_redis_of_256_mib_to_messages(client, letters) -> None:
+    # A reply is as little compressible as this, because it is compressed already.
+    reply = base64.b64encode(random.Random(1).randbytes(2 * MOST_CHARACTERS)).decode()
+    letters.bury(reply, "no luck", "note", 1)
+    largest = client.memory_usage("notes.dead", samples=0)
+    assert largest > MOST_CHARACTERS / 2
+    assert 2 * MOST_LETTERS * largest < 256 * 2**20 / 4

@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from kbqa.errors import ConfigurationError
+from services.rollout_worker.settings import RolloutWorkerSettings
 from services.settings import ServiceSettings, without_password
 
 
@@ -84,3 +85,10 @@ def test_an_unknown_argument_is_named(environment):
 )
 def test_a_url_is_shown_without_its_passwords(url, shown):
     assert without_password(url) == shown
+
+
+def test_a_request_is_not_given_to_another_worker_while_it_may_be_in_progress(environment):
+    waits = {"policy_wait_s": 1, "graph_wait_s": 20, "rollout_timeout_s": 300, "deliver_wait_s": 4000}
+    with pytest.raises(ConfigurationError, match=r"VISIBILITY_TIMEOUT_S: must exceed 4321 s.*\(it is 4321\)"):
+        RolloutWorkerSettings.load(**waits, visibility_timeout_s=4321)
+    assert RolloutWorkerSettings.load(**waits, visibility_timeout_s=4322).longest_rollout_s == 301

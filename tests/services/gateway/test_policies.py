@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kbqa.environment import Budget
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
@@ -14,7 +16,10 @@ from kbqa.recipes import load_recipe
 from kbqa.serving.players import Players
 from kbqa.serving.policies import ServedPolicy, check_files
 from kbqa.serving.promotion import FollowedPolicies
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.small_policy import save_model
+from services.gateway.settings import GatewaySettings
+from services.gateway.sources import followed
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
@@ -29,7 +34,7 @@ def publish(tmp_path, recipe):
     """Publishes a small model and promotes it."""
     store = PolicyStore(tmp_path / "policies")
 
-    def make(number, seed=0):
+    def make(number, seed=0, kind="full"):
         version = store.publish(
             "run",
             number,
@@ -38,6 +43,7 @@ def publish(tmp_path, recipe):
             recipe_digest=recipe.digest(),
             step=0,
             metrics={},
+            kind=kind,
         )
         return store.promote("run", version.id)
 
@@ -155,3 +161,40 @@ def test_an_answer_names_the_version_that_wrote_it_and_a_promotion_switches(publ
     assert client.get("/readyz").status_code == 200
     second = publish(2, seed=1)
     version_once(lambda body: body["policy_version"] == second.id)
+
+
+class Host:
+    """Makes engines that are only names; `done` lists what was built and closed, in this order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def build(self, version, codec, *, deterministic):
+        self.done.append(f"build {version.number}")
+        return SimpleNamespace(
+            policy=SimpleNamespace(max_length=4096),
+            alive=True,
+            available=True,
+            close=lambda: self.done.append(f"close {version.number}"),
+        )
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind", "expected"),
+    [
+        pytest.param("vllm", "full", ["close 1", "build 2"], id="vLLM holds one version's whole weights"),
+        pytest.param("vllm", "lora", ["build 2", "close 1"], id="and several adapters"),
+        pytest.param("transformers", "full", ["build 2", "close 1"], id="this process holds both"),
+    ],
+)
+def test_only_where_an_engine_holds_one_version_the_old_one_is_closed_first(
+    publish, tmp_path, engine, kind, expected
+):
+    settings, host = GatewaySettings.load(home=tmp_path, engine=engine), Host()
+    policies = followed(settings, Metrics(CollectorRegistry()), publish.store.promoted, host)
+    publish(1, kind=kind)
+    policies.refresh()
+    second = publish(2, seed=1, kind=kind)
+    policies.refresh()
+    assert policies.lease().served.version == second.id
+    assert host.done == ["build 1", *expected]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import replace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from kbqa.errors import PolicyUnavailableError
+from kbqa.errors import PolicyChangingError, PolicyUnavailableError
 from kbqa.serving.promotion import FollowedPolicies
 from kbqa.serving.trial import Bounds, Trial
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
@@ -125,3 +126,29 @@ def test_questions_count_for_the_trial_of_the_version_that_played_them(gateway, 
     source.refresh()
     assert rollbacks == [V2]
     assert client.post("/v1/answer", json=ASK).json()["policy_version"] == V1
+
+
+class Changing(FixedPolicy):
+    """A policy whose engine gets it only after it was asked for so many times."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(STARRED)
+        self.left = times
+
+    def lease(self, kg=None, /):
+        if self.left > 0:
+            self.left -= 1
+            raise PolicyChangingError("another policy version is taking over: ask again in a moment")
+        return super().lease(kg)
+
+
+def test_a_question_waits_while_another_version_takes_over(gateway):
+    policies = Changing(times=3)
+    response = gateway(policies).post("/v1/answer", json=ASK)
+    assert (response.status_code, response.json()["status"]) == (200, "answered")
+    assert policies.left == 0
+
+
+def test_a_question_waits_for_another_version_no_longer_than_it_has_time(gateway):
+    response = gateway(Changing(math.inf)).post("/v1/answer", json={**ASK, "timeout_s": 0.2})
+    assert (response.status_code, response.json()["type"]) == (503, "urn:kbqa:problem:policy-changing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_too_few_steps_and_rewards_below_zero_say_nothing(shown, rewards):
 def test_the_newest_version_is_known_from_any_record(shown):
     records = [step(0.1, version="v000008-0a1b2c3d"), {"kind": "alarm", "phase": "rl"}]
     assert shown(records)("kbqa_trainer_policy_version") == 8
+
+
+def test_a_scrape_reads_only_what_was_written_since_the_one_before(shown, tmp_path, monkeypatch):
+    monkeypatch.setattr(exposition, "_FRESH_S", -1.0)
+    gauge = shown([step(0.1)] * 1000)
+    assert gauge("kbqa_trainer_reward", phase="rl") == 0.1
+    (path,) = tmp_path.glob("runs/*/metrics.jsonl")
+    with path.open("r+") as file:
+        file.write("no record")
+        file.seek(0, os.SEEK_END)
+        file.write(json.dumps({"seq": 1001, **step(0.2)}) + "\n")
+    assert gauge("kbqa_trainer_reward", phase="rl") == 0.2
 
 
 def test_before_the_first_version_its_number_is_unknown(shown):

@@ -10,6 +10,7 @@ from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.training.ranks import ALONE, Ranks
+from services.trainer import __main__ as starting
 from services.trainer.__main__ import main
 from services.trainer.run import record_device, threads
 from services.trainer.settings import TrainerSettings
@@ -86,3 +87,15 @@ def test_a_run_fails_if_only_some_of_its_processes_have_a_gpu(journal):
     with pytest.raises(ConfigurationError, match=r"\(b: 1 of 2 GPUs\).*KBQA_TRAINING_PROCESSES.*resume"):
         record_device(TrainerSettings.load(), ranks, journal)
     assert "device" not in journal.results
+
+
+@pytest.mark.parametrize(("drain_s", "http_s"), [("600", 10), ("3", 3)])
+def test_of_a_long_grace_period_requests_have_ten_seconds(monkeypatch, tmp_path, drain_s, http_s):
+    """The rest is the training process's, which ends after them."""
+    served = []
+    monkeypatch.setattr(starting, "serve", lambda *_, drain_s, **__: served.append(drain_s))
+    monkeypatch.setattr(starting, "require_broker", lambda *_, **__: None)
+    monkeypatch.setattr(starting, "configure_logging", lambda *_: None)
+    monkeypatch.setenv("KBQA_TRAINER_DRAIN_S", drain_s)
+    assert main(["--home", str(tmp_path)]) == 0
+    assert served == [http_s]

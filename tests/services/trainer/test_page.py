@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from kbqa.telemetry.metrics import Metrics
 from services.http import install
 from services.trainer.errors import STATUS
 from services.trainer.page import page_router
+from services.trainer.routes import view
 from tests.services.trainer.made_runs import HOSTILE, make_run
 
 
@@ -181,3 +183,14 @@ def test_records_are_read_from_a_number_on(home):
     assert [record["seq"] for record in directory.records()] == list(range(1, 15))
     assert [record["seq"] for record in directory.records(11)] == [12, 13, 14]
     assert [record["seq"] for record in directory.newest_records(2)] == [13, 14]
+
+
+def test_of_a_long_run_a_view_reads_the_newest_records_only(home):
+    directory = make_run(home, steps=3)
+    (*_, last) = directory.records()
+    with directory.metrics_path.open("w") as file:
+        file.write("no record\n")
+        file.writelines(json.dumps({**last, "seq": number}) + "\n" for number in range(2, 1001))
+    shown = view(directory)
+    assert [record["seq"] for record in shown.history] == list(range(951, 1001))
+    assert shown.latest["seq"] == 1000

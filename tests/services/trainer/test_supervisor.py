@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -12,11 +13,16 @@ from prometheus_client import CollectorRegistry
 from kbqa.errors import MachineTooSmallError, RunConflictError
 from kbqa.recipes import recipe_from
 from kbqa.runs.directory import Runs, SplitLimits, State
+from kbqa.runs.lease import Lease
 from kbqa.telemetry.metrics import Metrics
+from services import processes
 from services.trainer import app as trainer
+from services.trainer import supervisor as supervising
 from services.trainer.claim import QueueClaim
+from services.trainer.intake import Intake
 from services.trainer.settings import TrainerSettings
-from services.trainer.supervisor import Supervisor
+from services.trainer.supervisor import Exit, Supervisor
+from tests.services.queues import wait_until
 
 NO_CLAIM = QueueClaim("amqp://127.0.0.1:1", "", print)
 
@@ -35,17 +41,31 @@ def create(runs, tiny_recipe):
 def make_supervisor(runs, tmp_path):
     supervisors = []
 
-    def make(fit=lambda recipe: recipe, **settings) -> Supervisor:
+    def make(fit=lambda recipe: recipe, runs=runs, claim=NO_CLAIM, **settings) -> Supervisor:
         settings = TrainerSettings(home=tmp_path, **settings)
         # Python without its library dies at once.
         environment = {"PYTHONHOME": "/nonexistent"}
         metrics = Metrics(CollectorRegistry())
-        supervisors.append(Supervisor(runs, settings, metrics, environment, NO_CLAIM, fit))
+        supervisors.append(Supervisor(runs, settings, metrics, environment, claim, fit))
         return supervisors[-1]
 
     yield make
     for supervisor in supervisors:
         supervisor.close()
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """`child("exit 4")` runs a shell script as training process; the result says whether it has begun."""
+
+    def make(script: str):
+        program, begun = tmp_path / "python", tmp_path / "begun"
+        program.write_text(f"#!/bin/sh\n: > {begun}\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+        return begun.exists
+
+    return make
 
 
 def wait_until_idle(supervisor: Supervisor) -> None:
@@ -115,6 +135,100 @@ def test_a_second_trainer_of_the_home_stands_by_until_the_first_has_ended(make_s
         second.begin(create)
     first.close()
     assert second.take_over() is None
+
+
+def test_a_second_trainer_takes_no_replies_until_the_first_has_ended(tmp_path, broker_url, monkeypatch):
+    done, stopped = [], threading.Event()
+
+    def consume(*_: object, **__: object) -> None:
+        done.append("consume")
+        stopped.wait()
+
+    monkeypatch.setattr(trainer, "consume", consume)
+    monkeypatch.setattr(trainer, "stop_consuming", stopped.set)
+    monkeypatch.setattr(trainer, "_STAND_BY_S", 0.05)
+    monkeypatch.setattr(Intake, "sweep", lambda intake: done.append("sweep"))
+    first = Lease.take(tmp_path / "runs", "trainer a-1")
+    second = trainer.create_app(TrainerSettings.load(home=tmp_path, broker_url=broker_url))
+    with TestClient(second, "http://127.0.0.1:8003") as client:
+        refused = client.get("/readyz")
+        assert (refused.status_code, done) == (503, [])
+        assert "trainer a-1 trains the runs under" in refused.json()["detail"]
+        first.release()
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+    assert done == ["sweep", "consume"]
+
+
+def test_a_trainer_whose_queues_another_home_uses_lets_its_own_home_go(
+    make_supervisor, tmp_path, broker_url
+) -> None:
+    others = Runs(tmp_path / "other" / "runs")
+    first = make_supervisor(claim=QueueClaim(broker_url, "", print))
+    second = make_supervisor(runs=others, claim=QueueClaim(broker_url, "", print))
+    assert first.take_over() is None
+    assert "uses the queues of this Redis for another KBQA_HOME" in second.take_over()
+    Lease.take(others.root, "anybody").release()
+    first.close()
+    assert second.take_over() is None
+
+
+def test_the_training_process_holds_the_home_after_its_trainer_has_died(
+    make_supervisor, create, runs, child
+) -> None:
+    begun = child("read line")
+    supervisor = make_supervisor()
+    supervisor.begin(create)
+    wait_until(begun)
+    supervisor._lease.release()  # as the kernel does for a trainer that is killed
+    supervisor._lease = None
+    with pytest.raises(RunConflictError, match="stands by until that one has ended"):
+        Lease.take(runs.root, "trainer b-2")
+    supervisor.close()
+    Lease.take(runs.root, "trainer b-2").release()
+
+
+def test_the_log_of_a_training_process_is_kept_short_while_it_runs(
+    make_supervisor, create, child, monkeypatch
+) -> None:
+    monkeypatch.setattr(supervising, "_LOG_S", 0.05)
+    monkeypatch.setattr(processes, "_LONGEST_LOG", 10)
+    child("echo more than ten characters\nread line")
+    log = make_supervisor().begin(create).log_path
+    before = log.with_name(f"{log.name}.1")
+    wait_until(lambda: before.exists() and log.read_text() == "")
+    assert before.read_text() == "more than ten characters\n"
+
+
+def test_a_training_process_that_lost_the_lease_ends_its_trainer_and_not_the_run(
+    make_supervisor, create, child, monkeypatch
+) -> None:
+    told = []
+    monkeypatch.setattr(supervising, "abandon", told.append)
+    child(f"exit {Exit.ABANDONED:d}")
+    supervisor = make_supervisor()
+    directory = supervisor.begin(create)
+    wait_until_idle(supervisor)
+    assert told == ["the lease was lost"]
+    record = directory.read()
+    assert (record.state, record.restarts, record.error) == (State.RUNNING, 0, None)
+
+
+def test_a_stop_waits_for_the_checkpoint_and_an_end_as_long_as_services_have(
+    make_supervisor, create, monkeypatch
+) -> None:
+    ended, end = [], supervising._Watch.end
+
+    def recorded(watch, state, patience_s) -> None:
+        ended.append((state, patience_s))
+        end(watch, state, patience_s)
+
+    monkeypatch.setattr(supervising._Watch, "end", recorded)
+    supervisor = make_supervisor(max_restarts=100, stop_wait_s=321, drain_s=123)
+    directory = supervisor.begin(create)
+    supervisor.stop(directory)
+    supervisor.resume(directory)
+    supervisor.close()
+    assert ended == [(State.STOPPED, 321), (None, 123)]
 
 
 def test_intake_and_training_process_end_at_the_same_time(tmp_path, broker_url, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import threading
 import time
@@ -231,6 +232,35 @@ def test_a_disk_that_does_not_come_back_is_named_and_blames_no_version(tmp_path,
     failing(errno.ESTALE, 1000)
     with pytest.raises(PolicyStoreUnavailableError, match="the policy store at .*policies fails .Stale"):
         store.newest("r1")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE])
+def test_a_disk_that_takes_nothing_is_named_and_changes_nothing(tmp_path, monkeypatch, number) -> None:
+    def fsync(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store = PolicyStore(LocalShelf(tmp_path / "policies", patience_s=0.0))
+    first, second = publish(store, 1, "a"), publish(store, 2, "b")
+    store.promote("r1", first.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(PolicyStoreUnavailableError, match="check its disk, its server"):
+            store.promote("r1", second.id)
+    assert store.promoted().id == first.id
+    assert list((tmp_path / "policies").glob(".aside-*")) == []
+
+
+def test_a_disk_that_cannot_be_read_blames_no_version(tmp_path, monkeypatch) -> None:
+    def file_digest(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store = PolicyStore(LocalShelf(tmp_path / "policies", patience_s=0.0))
+    version = publish(store, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", file_digest)
+        with pytest.raises(PolicyStoreUnavailableError, match=f"{version.id} fails .Input/output error"):
+            store.verify(version)
+    store.verify(version)
 
 
 def test_other_errors_are_not_taken_for_an_outage(tmp_path, failing) -> None:

@@ -75,6 +75,34 @@ def test_requests_go_on_with_the_held_version_while_the_next_is_fetched(engine, 
         assert held.version.id == second.id
 
 
+def test_rollouts_begin_and_end_with_the_held_version_while_the_next_is_swapped_in(
+    engine, publish, monkeypatch
+) -> None:
+    first = publish("swapped", 1)
+    with engine.lease("swapped", 1, WAIT_S) as held:
+        hosted = held.hosted
+    begun, go_on, swapped, swap = threading.Event(), threading.Event(), list[str](), type(hosted).swap
+
+    def slow(hosted, version) -> None:
+        begun.set()
+        go_on.wait(WAIT_S)
+        swapped.append(version.id)
+        swap(hosted, version)
+
+    monkeypatch.setattr(type(hosted), "swap", slow)
+    second = publish("swapped", 2)
+    try:
+        with engine.lease("swapped", 1, WAIT_S):
+            assert begun.wait(WAIT_S)
+            with engine.lease("swapped", 1, 0.1) as held:
+                assert held.version.id == first.id
+        assert swapped == []  # nobody has waited for it
+    finally:
+        go_on.set()
+    with engine.lease("swapped", 2, WAIT_S) as held:
+        assert (held.version.id, held.hosted) == (second.id, hosted)
+
+
 def test_requests_that_wait_look_into_the_store_together(engine, publish, store, monkeypatch) -> None:
     publish("waited", 1)
     looks, newest = list[str](), store.newest

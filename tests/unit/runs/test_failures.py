@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.errors import RunError
-from kbqa.runs.failures import SCOPES, Triage
+from kbqa.errors import (
+    NoPolicyError,
+    PolicyIntegrityError,
+    PolicyMismatchError,
+    PolicyStoreUnavailableError,
+    PolicyUnavailableError,
+    RunError,
+)
+from kbqa.runs.failures import SCOPES, Triage, reason_of
 from kbqa.wire import FailureReason
 from tests.unit.runs.exchange import Clock, make_reply
 
@@ -20,6 +27,21 @@ def fail(triage: Triage, reason: FailureReason, request_id: str = "t1") -> float
 
 def test_every_reason_has_a_scope():
     assert SCOPES.keys() == set(FailureReason)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PolicyStoreUnavailableError("its disk is away"), FailureReason.POLICY_UNAVAILABLE),
+        (PolicyUnavailableError("no vLLM answers"), FailureReason.POLICY_UNAVAILABLE),
+        (PolicyIntegrityError("damaged"), FailureReason.VERSION_REFUSED),
+        (PolicyMismatchError("off by 0.011"), FailureReason.VERSION_REFUSED),
+        (NoPolicyError("not published"), FailureReason.NO_POLICY),
+        (OSError("a full disk"), FailureReason.INTERNAL),
+    ],
+)
+def test_only_what_is_wrong_with_a_version_blames_it(error: Exception, reason: FailureReason):
+    assert reason_of(error) is reason
 
 
 def test_what_the_trainer_sees_too_ends_the_run_at_once(clock: Clock):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
 
-from kbqa.errors import RunError
+from kbqa.errors import LeaseLostError, RunError
 from kbqa.policy_store.durable import remove_directory
 from kbqa.runs.context import Stopped
 from kbqa.runs.reinforcement import Reinforcement
@@ -130,3 +131,35 @@ def test_other_questions_than_those_it_began_with_are_refused(begin) -> None:
     others = replace(material.questions, train=material.questions.train[::-1])
     with pytest.raises(RunError, match="the training questions changed since run"):
         Reinforcement(context, replace(material, questions=others), start)
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        pytest.param("check", 4, id="while replies are awaited or learned from"),
+        pytest.param("_publish", 2, id="before a version"),
+        pytest.param("_checkpoint", 3, id="before a checkpoint"),
+    ],
+)
+def test_who_has_lost_the_lease_publishes_and_saves_nothing_more(begin, place, number) -> None:
+    context, material, start = begin(steps=4, checkpoint_every=1)
+    calls, found = list[str](), list[object]()
+
+    def there() -> object:
+        versions = [version.id for version in context.store.versions(context.run)]
+        return versions, sorted(path.name for path in context.directory.checkpoints_path.glob("step-*"))
+
+    def fence() -> None:
+        calls.append(caller := inspect.stack()[1].function)
+        if caller == place and calls.count(place) == number:
+            reinforcement._checkpoints.wait()  # what was begun before
+            found.append(there())
+        if found:
+            raise LeaseLostError("trainer b-2 trains the runs now")
+
+    reinforcement = Reinforcement(replace(context, fence=fence), material, start)
+    with pytest.raises(LeaseLostError):
+        reinforcement.run()
+    reinforcement._checkpoints.wait()
+    assert len(found[0][0]) > 1
+    assert there() == found[0]

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from kbqa.errors import CheckpointError
+from kbqa.errors import CheckpointError, LeaseLostError
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.tensor_files import TrainedTensors
 from tests.children import Child, Pipe, play
@@ -211,6 +211,23 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path) -> None:
     assert durable == [True]
     Checkpoints(tmp_path, "r").load_weights(1, model)
     assert torch.equal(model.embed.weight, expected)
+
+
+def test_who_has_lost_its_lease_puts_no_checkpoint_in_place(tmp_path: Path) -> None:
+    """It was written in the background meanwhile."""
+    lost, announced = Event(), list[bool]()
+
+    def fence() -> None:
+        if lost.is_set():
+            raise LeaseLostError("another trainer is at work")
+
+    checkpoints = Checkpoints(tmp_path, "r", keep=1, fence=fence)
+    save(checkpoints, 1, *trained(1), {})
+    lost.set()
+    with pytest.raises(LeaseLostError):
+        save(checkpoints, 2, *trained(2), {}, on_saved=lambda: announced.append(True))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
+    assert announced == []
 
 
 def test_a_full_disk_is_told_and_harms_no_earlier_checkpoint(tmp_path: Path) -> None:

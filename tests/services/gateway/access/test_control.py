@@ -10,7 +10,11 @@ import httpx
 import pytest
 
 from services.access.keys import KeyFile
+from services.gateway import __main__ as starting
+from services.gateway import collector
 from services.gateway.access.audit import strangers_path
+from services.gateway.app import create_app
+from services.gateway.settings import GatewaySettings
 from services.http import background
 from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
 
@@ -143,6 +147,19 @@ def test_what_another_key_was_answered_does_not_exist(gateway, keys):
     is_problem(send(client, "POST", "/v1/feedback", feedback, keys["other"]), 404)
 
 
+def test_answers_to_one_key_do_not_displace_those_to_another(gateway, keys):
+    client = gateway(FixedPolicy(STARS), answers_kept=1)
+
+    def ask(key: str) -> str:
+        return send(client, "POST", "/v1/answer", ASKED, keys[key]).json()["id"]
+
+    theirs, displaced, own = ask("other"), ask("right"), ask("right")
+    assert [
+        send(client, "GET", f"/v1/answers/{id_}", None, keys[key]).status_code
+        for key, id_ in (("other", theirs), ("right", displaced), ("right", own))
+    ] == [200, 404, 200]
+
+
 def test_a_key_does_not_learn_which_other_graphs_there_are(gateway, keys):
     client = gateway(FixedPolicy(STARS))
     key = keys["of another graph"]
@@ -235,6 +252,31 @@ def test_a_key_has_its_rate_and_its_quota(gateway, tmp_path):
     assert "more questions than 1/day" in is_problem(refused, 429)
     assert int(refused.headers["retry-after"]) > 3600
     assert send(client, "GET", "/v1/policies", None, short).status_code == 200
+
+
+def test_behind_a_trusted_proxy_each_address_has_a_quota_of_its_own(kg_server_url, tmp_path):
+    settings = GatewaySettings.load(home=tmp_path, kg_server_url=kg_server_url, reader=False, quota="1/day")
+    behind = httpx.HTTPTransport(local_address="127.0.0.2")
+
+    def ask(proxy: httpx.Client, address: str) -> int:
+        return proxy.post("/v1/answer", json=ASKED, headers={"X-Forwarded-For": address}).status_code
+
+    app = create_app(settings, FixedPolicy(STARS))
+    with (
+        background(app, proxies=("127.0.0.2",)) as url,
+        httpx.Client(transport=behind, base_url=url, timeout=60) as proxy,
+    ):
+        assert [ask(proxy, f"192.0.2.{last}") for last in (7, 8, 7)] == [200, 200, 429]
+
+
+def test_the_gateway_trusts_the_proxies_that_its_operator_names(monkeypatch, tmp_path):
+    served = []
+    monkeypatch.setattr(starting, "serve", lambda *_, proxies, **__: served.append(proxies))
+    monkeypatch.setattr(starting, "configure_logging", lambda *_: None)
+    monkeypatch.setattr(collector, "look_seldom", lambda: None)
+    monkeypatch.setenv("KBQA_GATEWAY_TRUSTED_PROXIES", "10.0.0.0/8, 192.0.2.1")
+    assert starting.main(["--home", str(tmp_path)]) == 0
+    assert served == [("10.0.0.0/8", "192.0.2.1")]
 
 
 def test_every_request_leaves_a_line_and_no_question_unless_that_is_wanted(gateway, keys, tmp_path):
