@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,6 +70,8 @@ class FollowedPolicies:
             raise `KbqaError`.
         hold: declares which versions are in use.
         exclusive: whether loading a version ends the one that is loaded.
+        turn: waited for before an engine of one version changes, and held until it answers again; the event
+            ends the wait.
         trial: judges versions after their promotion; None judges none.
         rolled_back: called when a version has failed its trial.
         drain_s: seconds that questions in progress have before an engine of one version changes.
@@ -84,13 +87,14 @@ class FollowedPolicies:
         prepare: Callable[[PolicyVersion], None] = lambda _: None,
         hold: Callable[[Sequence[PolicyVersion]], None] = lambda _: None,
         exclusive: Callable[[PolicyVersion], bool] = lambda _: False,
+        turn: Callable[[threading.Event], AbstractContextManager[None]] = lambda _: nullcontext(),
         trial: Trial | None = None,
         rolled_back: Callable[[], None] = lambda: None,
         drain_s: float = _DRAIN_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._wanted, self._load, self._poll_s = wanted, load, poll_s
-        self._prepare, self._hold, self._exclusive = prepare, hold, exclusive
+        self._prepare, self._hold, self._exclusive, self._turn = prepare, hold, exclusive, turn
         self._trial, self._rolled_back, self._drain_s = trial, rolled_back, drain_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -153,14 +157,15 @@ class FollowedPolicies:
             self._latest = wanted.id
             self._refused.pop(wanted.id, None)  # it was promoted again
         self._judge(wanted)
-        try:
-            if not self._serve(wanted) and self._good is not None:
-                before = self._current
-                if self._serve(self._good) and self._current is not before:
-                    self._works_otherwise(wanted)
-        finally:
-            with self._lock:
-                self._changing = False
+        with ExitStack() as turn:
+            try:
+                if not self._serve(wanted, turn) and self._good is not None:
+                    before = self._current
+                    if self._serve(self._good, turn) and self._current is not before:
+                        self._works_otherwise(wanted)
+            finally:
+                with self._lock:
+                    self._changing = False
 
     def _count(self, version: str, outcome: Outcome) -> None:
         if self._trial is not None:
@@ -177,8 +182,12 @@ class FollowedPolicies:
             self._good, self._before = to, None
             self._rolled_back()
 
-    def _serve(self, version: PolicyVersion) -> bool:
-        """Let a version answer, unless it was refused; returns whether it does."""
+    def _serve(self, version: PolicyVersion, turn: ExitStack) -> bool:
+        """Let a version answer, unless it was refused; returns whether it does.
+
+        Args:
+            turn: holds the turn, if there is one.
+        """
         refused = self._refused.get(version.id)
         if refused is not None and (refused.retry_at is None or self._clock() < refused.retry_at):
             return False
@@ -189,6 +198,7 @@ class FollowedPolicies:
             self._hold([one for one in (version, self._good) if one is not None])
             self._prepare(version)
             if held is not None and self._exclusive(version):
+                turn.enter_context(self._turn(self._stopping))
                 self._retire(held)
             served = self._load(version)
         except KbqaError as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 
@@ -30,6 +32,7 @@ from kbqa.serving.promotion import FollowedPolicies
 from kbqa.serving.trial import Bounds, Trial
 from kbqa.telemetry.metrics import Metrics
 from services.gateway.settings import GatewaySettings
+from services.gateway.turns import Turns
 
 _EXTERNAL = "external"
 
@@ -128,9 +131,16 @@ def followed(
         prepare=partial(check_files, store),
         hold=hold,
         exclusive=exclusive,
+        turn=_turn(settings),
         trial=Trial(bounds) if settings.rollback else None,
         rolled_back=metrics.counter("kbqa_gateway_rollbacks_total").inc,
     )
+
+
+def _turn(settings: GatewaySettings) -> Callable[[threading.Event], AbstractContextManager[None]]:
+    if settings.redis_url is None:
+        return lambda _: nullcontext()
+    return Turns(settings.redis_url, timeout_s=settings.redis_timeout_s).turn
 
 
 def _host(settings: GatewaySettings, metrics: Metrics) -> Host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from kbqa.telemetry.metrics import Metrics
 from kbqa.training.small_policy import save_model
 from services.gateway.settings import GatewaySettings
 from services.gateway.sources import followed
+from services.gateway.turns import Turns
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
@@ -198,3 +200,21 @@ def test_only_where_an_engine_holds_one_version_the_old_one_is_closed_first(
     policies.refresh()
     assert policies.lease().served.version == second.id
     assert host.done == ["build 1", *expected]
+
+
+def test_gateways_that_share_a_redis_change_whole_weights_in_turn(publish, tmp_path, broker_url):
+    settings, host = GatewaySettings.load(home=tmp_path, engine="vllm", redis_url=broker_url), Host()
+    policies = followed(settings, Metrics(CollectorRegistry()), publish.store.promoted, host)
+    first = publish(1)
+    policies.refresh()
+    publish(2, seed=1)
+    with Turns(broker_url, timeout_s=5.0).turn(threading.Event()):
+        changing = threading.Thread(target=policies.refresh)
+        changing.start()
+        changing.join(0.7)
+        assert host.done == ["build 1"]
+        lease = policies.lease()
+        lease.release()
+        assert lease.served.version == first.id
+    changing.join(60)
+    assert host.done == ["build 1", "close 1", "build 2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,7 @@ class Gateway:
 
     def __init__(self, *, trial: Trial | None = None, exclusive: bool = True) -> None:
         self.wanted, self.holds, self.loads, self.rollbacks = V1, "", [], 0
+        self.turns: list[list[str]] = []  # what was loaded in each turn
         self.failing: dict[str, Exception] = {}
         self.now = 0.0
         self.policies = FollowedPolicies(
@@ -36,6 +38,7 @@ class Gateway:
             self._load,
             poll_s=0.01,
             exclusive=lambda _: exclusive,
+            turn=self._turn,
             trial=trial,
             rolled_back=self._roll_back,
             clock=lambda: self.now,
@@ -56,6 +59,12 @@ class Gateway:
             close=lambda: None,
             alive=lambda: self.holds == version.id,
         )
+
+    @contextmanager
+    def _turn(self, stopping: threading.Event):
+        before = len(self.loads)
+        yield
+        self.turns.append(self.loads[before:])
 
     def _roll_back(self) -> None:
         self.rollbacks += 1
@@ -89,6 +98,18 @@ def test_after_a_promotion_that_fails_its_probe_the_last_good_version_is_loaded_
     assert gateway.loads == [V1, V2, V1]
     assert gateway.serving() == V1
     assert gateway.policies.unready() is None
+
+
+def test_a_gateway_keeps_its_turn_until_it_answers_again():
+    gateway = Gateway()
+    gateway.promote(V2)
+    gateway.failing[V3] = PolicyMismatchError("off by 0.011")
+    gateway.promote(V3)
+    gateway.policies.refresh()
+    assert gateway.turns == [[V2], [V3, V2]]
+    beside = Gateway(exclusive=False)
+    beside.promote(V2)
+    assert (beside.serving(), beside.turns) == (V2, [])
 
 
 def test_a_version_that_cannot_be_loaded_is_not_tried_for_ever():
