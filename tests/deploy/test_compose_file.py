@@ -116,6 +116,13 @@ def test_with_gpus_nothing_begins_before_its_model_is_loaded(services):
         assert wait == {"condition": "service_healthy", "required": False}
 
 
+def test_with_gpus_the_trainer_trains_on_nothing_else(services):
+    assert services["trainer"]["environment"]["KBQA_TRAINER_DEVICE"] == "${DEVICE:-auto}"
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    (block,) = (block for block in example.split("\n\n") if "#COMPOSE_PROFILES=gpu" in block)
+    assert "\n#DEVICE=cuda\n" in block
+
+
 def test_no_password_has_a_default():
     text = COMPOSE.read_text(encoding="utf-8")
     assert set(re.findall(r"\$\{([A-Z_]*PASSWORD):\?", text)) == {"REDIS_PASSWORD", "GRAFANA_PASSWORD"}
