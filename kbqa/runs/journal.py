@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kbqa.policy_store.durable import write_file
 from kbqa.runs.directory import RunDirectory
+from kbqa.runs.record_file import RecordFile
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +47,9 @@ class Journal:
     def __init__(self, directory: RunDirectory, sinks: Sequence[Sink] = ()) -> None:
         self._directory, self._sinks = directory, sinks
         progress = directory.progress()
-        records = directory.records()
-        # A process that was killed may have left half a line.
-        self._rewrite(records)
-        self._seq = max((record["seq"] for record in records), default=0)
+        self._records = RecordFile(directory.metrics_path)
+        self._records.cut()  # a process that was killed may have left half a line
+        self._seq = max((record["seq"] for record in self._records.newest(1)), default=0)
         self._seconds_before = float(progress.get("seconds", 0.0))
         self._began = time.monotonic()
         self._written_at = 0.0
@@ -110,18 +110,13 @@ class Journal:
 
     def forget_after(self, step: int) -> None:
         """Remove the records of this phase's steps after `step`, which a restore has undone."""
-        records = self._directory.records()
-        self._rewrite([r for r in records if r["phase"] != self.phase or r["step"] <= step])
+        self._records.cut(lambda record: record["phase"] == self.phase and record["step"] > step)
         for sink in self._sinks:
             sink.forget_after(self.phase, step)
 
     def fail(self, reason: str) -> None:
         """The run cannot go on."""
         self._write(error=reason)
-
-    def _rewrite(self, records: list[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        write_file(self._directory.metrics_path, text.encode())
 
     def _write(self, error: str | None = None) -> None:
         self._written_at = time.monotonic()

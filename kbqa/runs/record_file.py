@@ -1,11 +1,11 @@
-"""Reads a run's `metrics.jsonl` in parts: from its end, or from where it was read to before."""
+"""Reads a run's `metrics.jsonl` in parts, from its end or from where it was read to before; cuts its end."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -24,30 +24,43 @@ class RecordFile:
 
     def since(self, seq: int) -> list[Record]:
         """Records numbered above `seq`, oldest first."""
-        return _parsed(takewhile(lambda line: _seq(line) > seq, self._backwards()))
+        return _parsed(takewhile(lambda line: _seq(line) > seq, self._lines()))
 
     def newest(self, count: int) -> list[Record]:
         """So many records, oldest first."""
-        return _parsed(islice(self._backwards(), count))
+        return _parsed(islice(self._lines(), count))
 
-    def _backwards(self) -> Iterator[bytes]:
-        """Whole lines, from the last one to the first."""
+    def cut(self, undone: Callable[[Record], bool] = lambda _: False) -> None:
+        """Remove half a line at the end, and before it all records behind the last that is not `undone`."""
+        kept = (end for end, line in self._backwards() if not undone(json.loads(line)))
+        end = next(kept, 0)
+        if self._path.exists():
+            os.truncate(self._path, end)
+
+    def _lines(self) -> Iterator[bytes]:
+        return (line for _, line in self._backwards())
+
+    def _backwards(self) -> Iterator[tuple[int, bytes]]:
+        """Whole lines, from the last one to the first, each with the position of its end in the file."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
             return
         with file:
-            position, rest, whole = file.seek(0, os.SEEK_END), b"", False
+            end = position = file.seek(0, os.SEEK_END)
+            rest, whole = b"", False
             while position:
                 step = min(_BLOCK, position)
                 position = file.seek(position - step)
                 rest, *lines = (file.read(step) + rest).split(b"\n")
                 if lines and not whole:
-                    lines.pop()  # what follows the last line's end
+                    end -= len(lines.pop())  # what follows the last line's end
                     whole = True
-                yield from reversed(lines)
+                for line in reversed(lines):
+                    yield end, line
+                    end -= len(line) + 1
             if whole:
-                yield rest
+                yield end, rest
 
 
 class FollowedRecords:

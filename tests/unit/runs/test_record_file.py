@@ -47,6 +47,28 @@ def test_nothing_is_read_of_a_file_without_a_whole_line(path: Path) -> None:
     assert RecordFile(path).newest(3) == []
 
 
+@pytest.mark.parametrize("padding", [0, 1000, 70_000])
+def test_what_is_undone_is_cut_off_with_half_a_line_and_nothing_before(path: Path, padding: int) -> None:
+    before = "not JSON\n" + lines(*range(1, 199), padding=padding)
+    path.write_text(before + lines(199, 200, padding=padding) + '{"seq": 201, "te')
+    file = RecordFile(path)
+    file.cut()
+    assert path.read_text() == before + lines(199, 200, padding=padding)
+    file.cut(lambda record: record["seq"] in (100, 199, 200))  # 100 is behind one that stays
+    assert path.read_text() == before
+    path.write_text(lines(1, 2) + "{")
+    file.cut(lambda _: True)
+    assert path.read_text() == ""
+
+
+def test_without_a_whole_line_nothing_stays_and_without_a_file_there_is_none(path: Path) -> None:
+    RecordFile(path).cut()
+    assert not path.exists()
+    path.write_text('{"seq": 1')
+    RecordFile(path).cut()
+    assert path.read_text() == ""
+
+
 def test_a_follower_gets_each_record_once(path: Path) -> None:
     followed = FollowedRecords(path)
     assert followed.new() == (False, [])
@@ -62,11 +84,17 @@ def test_a_follower_sees_that_records_were_undone(path: Path) -> None:
     followed = FollowedRecords(path)
     path.write_text(lines(1, 2, 3))
     followed.new()
-    write_file(path, lines(1, 2).encode())
+    RecordFile(path).cut(lambda record: record["seq"] == 3)
     rewritten, records = followed.new()
     assert (rewritten, numbers(records)) == (True, [1, 2])
-    write_file(path, lines(1, 2, 3).encode())  # as long as before, with another third record
-    assert numbers(followed.new()[1]) == [3]
+    with path.open("a") as file:
+        file.write(lines(3))
+    assert followed.new() == (False, [{"seq": 3, "text": ""}])
+    RecordFile(path).cut(lambda record: record["seq"] > 1)
+    with path.open("a") as file:
+        file.write(lines(4, 5))  # the file is as long as before
+    rewritten, records = followed.new()
+    assert (rewritten, numbers(records)) == (True, [1, 4, 5])
     write_file(path, b"")
     assert followed.new() == (True, [])
     path.write_text(lines(1))
