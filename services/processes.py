@@ -46,8 +46,10 @@ def bound_log(log: Path) -> None:
     """Copy a long log aside, where it replaces the copy before, and empty it.
 
     A process that appends to it meanwhile goes on with the empty one; a line of this moment can be lost.
+    Where there is no room for the copy, it is emptied all the same.
     """
-    with suppress(OSError):  # there is no log yet, or no room for the copy: later, then
+    with suppress(FileNotFoundError):
         if log.stat().st_size > _LONGEST_LOG:
-            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            with suppress(OSError):
+                shutil.copyfile(log, log.with_name(f"{log.name}.1"))
             os.truncate(log, 0)

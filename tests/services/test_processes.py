@@ -31,11 +31,11 @@ def test_a_long_log_is_put_aside_while_its_process_goes_on_writing(log):
     ]
 
 
-def test_without_room_for_a_copy_a_log_stays_as_it_is(log, monkeypatch):
+def test_without_room_for_a_copy_a_long_log_is_emptied_all_the_same(log, monkeypatch):
     def copyfile(*_):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(processes.shutil, "copyfile", copyfile)
     log.write_text("long enough")
     bound_log(log)
-    assert log.read_text() == "long enough"
+    assert log.read_text() == ""
