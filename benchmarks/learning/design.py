@@ -70,8 +70,9 @@ class Needs(_Part):
 
     Attributes:
         gain: of F1 by reinforcement learning: without one, there is nothing that a reward could change.
-        partly: share of answers that are partly right among the test answers with an F1 above 0: only these
-            are rewarded differently by F1, other F-measures and a hit.
+        partly: share of answers that are partly right among the test answers with an F1 above 0, of the
+            variant that has more of them. Only these are rewarded differently by F1, other F-measures and
+            a hit.
     """
 
     gain: float = -1.0

@@ -121,11 +121,19 @@ def verdict(design: Design, finding: Finding, runs: Runs) -> Verdict:
 
 def able_to_show(design: Design, finding: Finding, runs: Runs) -> bool:
     """Whether the runs with what is claimed have what the finding needs, such as a gain to be split."""
-    found = [runs[finding.has, seed] for seed in design.seeds if (finding.has, seed) in runs]
-    gain = fmean(fmean(one.f1) - one.start for one in found)
-    right = [value for one in found for value in one.f1 if value > 0]
-    partly = fmean(value < 1 for value in right) if right else 0.0
-    return gain >= finding.needs.gain and partly >= finding.needs.partly
+    has, lacks = (
+        [runs[variant, seed] for seed in design.seeds if (variant, seed) in runs]
+        for variant in (finding.has, finding.lacks)
+    )
+    gain = fmean(fmean(one.f1) - one.start for one in has)
+    # A reward that makes such answers rare has shown something, so those of either variant count.
+    return gain >= finding.needs.gain and max(_partly(has), _partly(lacks)) >= finding.needs.partly
+
+
+def _partly(outcomes: Iterable[Outcome]) -> float:
+    """Share of answers that are partly right among those with an F1 above 0."""
+    right = [value for one in outcomes for value in one.f1 if value > 0]
+    return fmean(value < 1 for value in right) if right else 0.0
 
 
 def missing(design: Design, runs: Runs, names: Collection[str]) -> list[tuple[str, int]]:

@@ -188,6 +188,12 @@ def test_a_finding_that_its_runs_cannot_show_is_not_decided(needs):
     assert not missing(chosen, made, ["x"])
 
 
+def test_partly_right_answers_of_either_variant_can_show_a_finding():
+    chosen = design(findings={"x": {**FINDING, "needs": {"partly": 0.5}}})
+    made = finished(a=[1.0, 1.0, 1.0], b=[0.42, 0.40, 0.38])
+    assert verdict(chosen, chosen.findings["x"], made) == "same sign"
+
+
 def test_runs_are_wanted_until_the_next_look_and_no_longer_than_a_finding_is_open():
     chosen = design()
     wanted = missing(chosen, finished(a=[0.5]), ["turn-rewards"])
