@@ -104,7 +104,8 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
     with asking(gateway) as failures:
         helm.upgrade(chart, RELEASE, merged(values, CHANGES), namespace=namespace.name, timeout=300)
         namespace.wait_ready(600)
-        assert len(namespace.get("pods", "rollout-worker")) == 2
+        # A worker that is replaced goes once it has played its rollouts.
+        namespace.wait_until(lambda: len(namespace.get("pods", "rollout-worker")) == 2, 120)
         helm.rollback(RELEASE, timeout=300)
         namespace.wait_ready(600)
     assert failures == []
