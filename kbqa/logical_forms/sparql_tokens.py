@@ -14,19 +14,21 @@ TokenKind = Literal[
     "space", "iri", "string", "quote", "variable", "tag", "name", "number", "word", "open", "close", "other"
 ]
 
-# Alternatives are tried in this order; possessive, so that no text causes backtracking.
+# Alternatives are tried in this order; possessive, so that no text causes backtracking. A repeated group is
+# not, where a part of it can fail behind its first character: Python before 3.11.5 then keeps that character
+# (gh-106052). Its parts begin with different characters, so there is nothing to backtrack into either.
 _TOKEN = re.compile(
     r"""
     (?P<space>    (?: \s | \#[^\n\r]* )++ )
-  | (?P<iri>      < (?: [^<>"{}|^`\\\x00-\x20] | \\u[0-9A-Fa-f]{4} | \\U[0-9A-Fa-f]{8} )*+ > )
-  | (?P<string>   \"\"\" (?: [^"\\] | \\. | \"(?!\"\") )*+ \"\"\" | ''' (?: [^'\\] | \\. | '(?!'') )*+ '''
+  | (?P<iri>      < (?: [^<>"{}|^`\\\x00-\x20] | \\u[0-9A-Fa-f]{4} | \\U[0-9A-Fa-f]{8} )* > )
+  | (?P<string>   \"\"\" (?: [^"\\] | \\. | \"(?!\"\") )* \"\"\" | ''' (?: [^'\\] | \\. | '(?!'') )* '''
                 | "(?!"") (?: [^"\\\n\r] | \\. )*+ " | '(?!'') (?: [^'\\\n\r] | \\. )*+ ' )
   | (?P<quote>    ["'] )
   | (?P<variable> [?$]\w++ )
   | (?P<tag>      @[A-Za-z][A-Za-z0-9-]*+ )
   | (?P<name>     (?: _ | (?: [^\W\d_] [\w.\-·]{0,200}+ )? ) :
                   (?: (?: [\w:·] | %[0-9A-Fa-f]{2} | \\[^\w\s] )
-                      (?: [\w:\-·] | \.(?=[\w:.\-·%\\]) | %[0-9A-Fa-f]{2} | \\[^\w\s] )*+ )? )
+                      (?: [\w:\-·] | \.(?=[\w:.\-·%\\]) | %[0-9A-Fa-f]{2} | \\[^\w\s] )* )? )
   | (?P<number>   (?: \d++\.?\d*+ | \.\d++ ) (?: [eE][+-]?\d++ )? )
   | (?P<word>     [^\W\d_]\w*+ )
   | (?P<open>     [{(\[] )

@@ -7,7 +7,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 from urllib.parse import quote, urlencode
 
 import typer
@@ -18,6 +18,8 @@ from services.cli.api import Api, UnreachableError
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, TrainerUrl
 
 _TIMEOUT_S = 1800.0  # for the trainer to merge an adapter and begin to send
+# Python before 3.11.4 has no filters; the archive is the trainer's own.
+_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def export(
@@ -60,7 +62,7 @@ def _unpack(pieces: Iterator[bytes], into: Path) -> None:
     """Extract all files of a tar archive, or none."""
     with new_directory(into.absolute().parent) as aside:
         with tarfile.open(fileobj=cast("tarfile._Fileobj", _Pieces(pieces)), mode="r|") as archive:
-            archive.extractall(aside, filter="data")
+            archive.extractall(aside, **_FILTER)
         put_in_place(aside, into.absolute())
 
 
