@@ -2,8 +2,8 @@
 
     kbqa:gateway:turn    whose turn it is; expires unless it is renewed
 
-An engine that holds one version only answers nothing while its weights change. Without turns, this would be
-the same moment for all gateways, because all of them see a promotion within seconds.
+vLLM with whole weights holds a single version and cannot answer while its weights change. Without turns, this
+would happen at all gateways at once, because all of them see a promotion within seconds.
 """
 
 from __future__ import annotations
