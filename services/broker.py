@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from celery import Celery
 from kombu import Connection
@@ -23,7 +22,7 @@ from redis import Redis
 
 from kbqa.errors import ConfigurationError, QueueUnavailableError
 from services.redis_servers import SCHEMES, RedisServers, explain
-from services.settings import without_password
+from services.urls import split_url, without_password
 
 ATTEMPT_HEADER = "kbqa_attempt"
 """Header of a message that was sent again: the number of this attempt, from 2 on."""
@@ -65,7 +64,7 @@ def create_celery(
     Raises:
         ConfigurationError: the URL is malformed, or there is a prefix, but the broker is not Redis.
     """
-    scheme = urlsplit(broker_url).scheme
+    scheme = split_url(broker_url).scheme
     settings: dict[str, Any] = {"broker_url": broker_url}
     if scheme in (*SCHEMES, "sentinel"):  # Kombu's form for sentinels lacks their name for the master
         servers = RedisServers.of(broker_url, "KBQA_BROKER_URL or KBQA_REDIS_URL")

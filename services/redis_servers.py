@@ -31,6 +31,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from kbqa.errors import ConfigurationError
+from services.urls import split_url
 
 SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
 
@@ -101,7 +102,7 @@ class RedisServers:
 
     @classmethod
     def _read(cls, url: str) -> Self:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if parts.scheme not in SCHEMES:
             raise ValueError(f'it begins with "{parts.scheme}"' if parts.scheme else "it has no scheme")
         sentinels = parts.scheme.endswith("+sentinel")

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -29,8 +27,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store import PolicyStore, open_store
 from kbqa.telemetry.logs import LogFormat
-
-_PASSWORD_OPTION = re.compile(r"(\b\w*password=)[^&]*")
 
 SERVICES = ("kg_server", "rollout_worker", "trainer", "gateway")
 
@@ -187,13 +183,3 @@ def _describe(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> st
     variable = variables_of(settings).get(path[0], path[0])
     value = f" (it is {problem['input']!r})" if problem["type"] not in ("missing", "extra_forbidden") else ""
     return f"{'.'.join([variable, *path[1:]])}: {problem['msg'].removeprefix('Value error, ')}{value}"
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown: neither with a password before the host nor with one among the options."""
-    parts = urlsplit(url)
-    shown = parts._replace(query=_PASSWORD_OPTION.sub(r"\1***", parts.query))
-    if parts.password is not None:
-        host = parts.netloc.rpartition("@")[2]
-        shown = shown._replace(netloc=f"{parts.username or ''}:***@{host}")
-    return shown.geturl()

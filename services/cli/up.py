@@ -11,7 +11,8 @@ import typer
 from services.cli.options import DEFAULT_HOME, Home
 from services.cli.programs import USUAL_PORTS, has_policy
 from services.cli.supervisor import Stack
-from services.settings import SERVICES, without_password
+from services.settings import SERVICES
+from services.urls import without_password
 
 _WITHOUT_TRAINING = ("kg_server", "gateway")
 

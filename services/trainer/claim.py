@@ -17,13 +17,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from kbqa.errors import QueueUnavailableError, RunConflictError
 from services.redis_servers import SCHEMES, RedisServers, explain
+from services.urls import split_url
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class QueueClaim:
         self, broker_url: str, prefix: str, lost: Callable[[str], None], *, renewed_s: float = _RENEWED_S
     ) -> None:
         self._redis = None
-        if urlsplit(broker_url).scheme in SCHEMES:
+        if split_url(broker_url).scheme in SCHEMES:
             servers = RedisServers.of(broker_url, "KBQA_BROKER_URL or KBQA_REDIS_URL")
             # A pooled connection may belong to a Redis that was replaced: retry once, immediately.
             self._redis = servers.client(timeout_s=_TIMEOUT_S, retries=1)

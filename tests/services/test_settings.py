@@ -9,7 +9,7 @@ from pydantic import Field
 
 from kbqa.errors import ConfigurationError
 from services.rollout_worker.settings import RolloutWorkerSettings
-from services.settings import ServiceSettings, without_password
+from services.settings import ServiceSettings
 
 
 class ToySettings(ServiceSettings):
@@ -69,22 +69,6 @@ def test_settings_of_other_services_are_left_to_them(environment):
 def test_an_unknown_argument_is_named(environment):
     with pytest.raises(ConfigurationError, match="depht: Extra inputs are not permitted"):
         ToySettings.load(depht=4)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
-        ("rediss://:s3cret@host:6379/0", "rediss://:***@host:6379/0"),
-        ("amqp://ann:s3cret@host/one", "amqp://ann:***@host/one"),
-        (
-            "redis+sentinel://ann:s3cret@a:1,b:2/main?db=1&sentinel_password=s3cret&ssl_password=s3cret",
-            "redis+sentinel://ann:***@a:1,b:2/main?db=1&sentinel_password=***&ssl_password=***",
-        ),
-    ],
-)
-def test_a_url_is_shown_without_its_passwords(url, shown):
-    assert without_password(url) == shown
 
 
 def test_a_request_is_not_given_to_another_worker_while_it_may_be_in_progress(environment):
