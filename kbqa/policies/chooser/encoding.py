@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kbqa.policies.chooser.reading import Decision, Words
+from kbqa.policies.chooser.reading import BACKWARDS, FORWARDS, Decision, Words
 
 TINY = 1e-6  # below which a number counts as zero
 
@@ -85,6 +85,10 @@ def best_behind(
 ) -> Tensor:
     """The largest gain by a relation behind each option, [B, O]; 0 if none gains or none is listed.
 
+    A relation that can be followed backwards there does not count if it can be followed forwards here: who
+    wrote a film is said by its *written by*, not by what its director wrote. (The relation of the option
+    itself counts: films share a director.)
+
     Args:
         question, path: of each decision, as for `further`.
         most: O, the largest number of options of a decision.
@@ -92,11 +96,14 @@ def best_behind(
     found = question.new_zeros(len(decisions), most)
     relations, pairs, options = encoded.relations, list[tuple[int, int, int]](), list[int]()
     for row, decision in enumerate(decisions):
+        offered = [option.words for option in decision.options if option.words is not None]
+        here = {words.token_ids for words in offered if words.kind == FORWARDS}
         for place, option in enumerate(decision.options):
-            if option.words is not None and option.behind:
-                first = relations[option.words.plain]
-                pairs += ((row, first, relations[words]) for words in option.behind)
-                options += [row * most + place] * len(option.behind)
+            if option.words is not None:
+                first, elsewhere = relations[option.words.plain], here - {option.words.token_ids}
+                further_on = [w for w in option.behind if w.kind != BACKWARDS or w.token_ids not in elsewhere]
+                pairs += ((row, first, relations[words]) for words in further_on)
+                options += [row * most + place] * len(further_on)
     if not pairs:
         return found
     gains = further(question, path, encoded.vectors, torch.tensor(pairs, device=question.device).T)

@@ -46,6 +46,7 @@ KINDS: tuple[tuple[str, ...], ...] = (
 """The kinds of options, by the tags before their words: a relation, one that is followed backwards, the
 operations of forms, and the statement that no option leads to the answer. New ones come last."""
 
+FORWARDS, BACKWARDS = KINDS.index(()), KINDS.index(("<inverse>",))
 _NONE = KINDS.index(("<none>",))
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")

@@ -205,7 +205,13 @@ def test_one_too_many_is_told_to_come_back(gateway):
 
     client = gateway(FixedPolicy(policy=Stuck(CODEC, recite(answer("x")))), concurrency=1, queue=1)
     statuses = []
-    threads = [threading.Thread(target=lambda: statuses.append(post(client).status_code)) for _ in range(2)]
+
+    def ask():
+        while (status := post(client).status_code) == 429:  # the request below may have been faster
+            time.sleep(0.05)
+        statuses.append(status)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert entered.acquire(timeout=30)

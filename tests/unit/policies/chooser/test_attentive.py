@@ -85,6 +85,34 @@ def test_at_the_beginning_it_ranks_by_what_the_encoder_says(begun, codec):
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ("<1> directed by<then><inverse> starring<2> starring", False),
+        ("<1> directed by<then><inverse> starring<2><missing> starring", False),
+        ("<1> directed by<then><inverse> starring<2> born", True),
+        ("<1> directed by<then><inverse> starring<2><inverse> starring", True),
+        ("<1> directed by<then> starring<2> starring", True),
+        ("<1> starring<then><inverse> starring<2> born", True),
+    ],
+)
+def test_what_is_said_by_a_relation_at_hand_is_not_looked_for_backwards_behind_another(
+    codec, model, options, counts
+):
+    [decision] = read(codec, model, f"<question>who <topic></question><options>{options}</options>")
+    with torch.no_grad():
+        encoded = model.encode([decision.question], relations_of([decision]))
+        places, (first, _) = encoded.relations, decision.options
+        vectors = torch.zeros_like(encoded.vectors)
+        vectors[:, 2] = 1.0
+        vectors[places[first.words.plain]] = torch.eye(vectors.shape[1])[0]
+        vectors[places[first.behind[0]]] = torch.eye(vectors.shape[1])[1]
+        question = torch.nn.functional.normalize(torch.eye(vectors.shape[1])[:2].sum(0), dim=0)[None]
+        encoded = encoded._replace(vectors=vectors)
+        behind = best_behind(encoded, [decision], question, torch.zeros_like(question), 2)
+    assert behind[0].tolist() == pytest.approx([1 - 0.5**0.5 if counts else 0.0, 0.0], abs=1e-5)
+
+
 def test_an_option_about_a_topic_reads_the_question_around_it(codec, model):
     [decision] = read(codec, model, FORMS.replace("directed by", "starring"))
     one, other = decision.options[0].words, decision.options[1].words
