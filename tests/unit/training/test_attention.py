@@ -154,6 +154,7 @@ def _traced_only(monkeypatch):
 
 
 @pytest.mark.usefixtures("_traced_only")
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_compiled_layers_give_the_same_for_rows_of_any_length_and_are_traced_only_a_few_times(monkeypatch):
     monkeypatch.setattr("kbqa.training.likelihood.visibility", lambda row, window: block_mask(row.until))
