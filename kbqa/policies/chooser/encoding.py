@@ -85,9 +85,9 @@ def best_behind(
 ) -> Tensor:
     """The largest gain by a relation behind each option, [B, O]; 0 if none gains or none is listed.
 
-    A relation that can be followed backwards there does not count if it can be followed forwards here: who
-    wrote a film is said by its *written by*, not by what its director wrote. (The relation of the option
-    itself counts: films share a director.)
+    A relation that leads backwards there does not count if it leads forwards here, or is missing here: who
+    wrote a film is said by the film's *written by*, not by what its director wrote. (The relation of the
+    option itself counts: films share a director.)
 
     Args:
         question, path: of each decision, as for `further`.
