@@ -207,7 +207,8 @@ def _answers(document: AnswerResponse) -> Text:
     if document.confidence is not None:
         text.append(f"how sure: {document.confidence:g}\n", style="dim")
     if document.policy == READER:
-        text.append("the reader answered, which was not trained on this graph\n", style="dim")
+        did = "answered" if document.answers else "was asked"
+        text.append(f"the reader {did}, which was not trained on this graph\n", style="dim")
     return text
 
 

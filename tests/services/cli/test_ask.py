@@ -76,6 +76,10 @@ def test_how_sure_the_policy_is_and_that_the_reader_answered_is_told(gateway, in
     assert code == 0
     assert "how sure: 0.881\n" in out
     assert "the reader answered, which was not trained on this graph\n" in out
+    gateway(FixedPolicy(STARS, calibration=Calibration(-1.0, 0.0, 20), run="reader"))
+    assert (
+        "the reader was asked, which was not trained on this graph\n" in in_process(*ASK, "--kg", "films")[1]
+    )
     gateway(FixedPolicy(STARS))
     out = in_process(*ASK, "--kg", "films")[1]
     assert "how sure" not in out
