@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import pytest
 import redis
 
 from kbqa.planning.machines import GIB
+from services.cli.programs import choose_ports
 from services.settings import SERVICES
 from tests.deploy.objects import Object, pods, service_of
 
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.chart
 
 _START_S = 180.0  # for four services, on a busy machine
 _KEY = "a-key-of-more-than-sixteen-letters"
+_PORTS = dict.fromkeys(SERVICES, ("PORT", "OPERATIONS_PORT")) | {"rollout_worker": ("PORT",)}
 
 
 class Vllm(BaseHTTPRequestHandler):
@@ -48,11 +49,6 @@ def vllm_url() -> Iterator[str]:
         server.shutdown()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 class Node:
     """This machine in place of a cluster's node.
 
@@ -62,8 +58,12 @@ class Node:
 
     def __init__(self, directory: Path, redis_url: str, vllm_url: str) -> None:
         self._directory, self._redis, self._vllm = directory, redis_url, vllm_url
-        self._ports = {service: free_port() for service in SERVICES}
-        self.urls = {service: f"http://127.0.0.1:{port}" for service, port in self._ports.items()}
+        variables = [f"KBQA_{service.upper()}_{port}" for service in SERVICES for port in _PORTS[service]]
+        self._ports = choose_ports("127.0.0.1", variables, {}, free=True)
+        self._processes = dict[str, subprocess.Popen[bytes]]()
+        self.urls = {
+            service: f"http://127.0.0.1:{self._ports[f'KBQA_{service.upper()}_PORT']}" for service in SERVICES
+        }
 
     def command(self, container: Object) -> list[str]:
         program, *arguments = container["command"]
@@ -77,9 +77,8 @@ class Node:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("KBQA_", "REDIS"))}
         environment = {**own, **given}
         if (service := service_of(container)) is not None:
-            environment[f"KBQA_{service.upper()}_PORT"] = str(self._ports[service])
-        if service == "gateway":
-            environment["KBQA_GATEWAY_OPERATIONS_PORT"] = str(free_port())
+            own_ports = (f"KBQA_{service.upper()}_{port}" for port in _PORTS[service])
+            environment |= {variable: str(self._ports[variable]) for variable in own_ports}
         return environment
 
     def _here(self, container: Object):
@@ -114,6 +113,7 @@ class Node:
             process = subprocess.Popen(
                 self.command(container), env=self.environment(container), stdout=log, stderr=log
             )
+        self._processes[service_of(container)] = process
         try:
             yield
             assert process.poll() is None
@@ -126,15 +126,16 @@ class Node:
     def wait_ready(self, service: str) -> None:
         deadline = time.monotonic() + _START_S
         answer = "nothing"
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and all(p.poll() is None for p in self._processes.values()):
             with suppress(httpx.HTTPError):
                 response = httpx.get(f"{self.urls[service]}/readyz", timeout=10)
                 if response.status_code == 200:
                     return
                 answer = response.text
             time.sleep(0.2)
-        log = (self._directory / f"{service}.log").read_text()
-        raise AssertionError(f"{service} last answered {answer}: {log[-2000:]}")
+        ended = [name for name, process in self._processes.items() if process.poll() is not None]
+        logs = [(self._directory / f"{name}.log").read_text()[-2000:] for name in ended or [service]]
+        raise AssertionError(f"{service} last answered {answer}; ended: {ended}; {logs}")
 
 
 @pytest.mark.parametrize(
