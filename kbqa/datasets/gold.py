@@ -17,6 +17,7 @@ from kbqa.datasets.formats import Answers
 from kbqa.errors import DatasetError, GraphUnavailableError
 from kbqa.kg.actions import RESOLVE_NAMES, Action, ErrorKind, Failure, GraphTools
 from kbqa.kg.arguments import TEXT
+from kbqa.kg.namespaces import is_wikidata_entity
 from kbqa.protocols.base import AgentProtocol, AnswerKind, answers_of
 from kbqa.trajectory import Question
 
@@ -32,7 +33,7 @@ _EXAMPLES = 3
 _COMPUTED = re.compile(
     r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\d{4}(?:-\d\d){1,2}(?:T[\d:.]+Z?)?|true|false", re.I
 )
-_ID = re.compile(r"[mg]\.\w+|[QP]\d+|\w*:\S+|<\S+>")
+_ID = re.compile(r"[mg]\.\w+|P\d+|\w*:\S+|<\S+>")
 
 
 Entities = Mapping[str, Sequence[Mapping[str, str]]]
@@ -64,7 +65,7 @@ def is_computed(answer: str) -> bool:
 
 def is_id(name: str) -> bool:
     """Whether a name looks like an id of Freebase or Wikidata, a prefixed name or an IRI."""
-    return _ID.fullmatch(name) is not None
+    return _ID.fullmatch(name) is not None or is_wikidata_entity(name)
 
 
 def nameless_ids(questions: Iterable[Question]) -> list[str]:

@@ -4,9 +4,10 @@ A graph declares its namespaces, each a prefix and the IRI for which it stands. 
 except that
 
     Freebase    what is in ns: and has a dot is bare: m.02mjmr, people.person.children, film.film;
-    Wikidata    an entity is bare (Q76), and so is the direct form of a property (P40 is wdt:P40); its
-                other forms keep their prefixes: p:P40 (to statements), ps:P40 (their values), pq:P580
-                (their qualifiers), and wd:P40, the property as a node;
+    Wikidata    an item is bare (Q76), as are a lexeme (L7, its forms L7-F1, its senses L7-S1) and the
+                direct form of a property (P40 is wdt:P40); its other forms keep their prefixes: p:P40 (to
+                statements), ps:P40 (their values), pq:P580 (their qualifiers), and wd:P40, the property as
+                a node;
     any graph   what is in the namespace with the empty prefix is bare.
 
 What SPARQL could not write as a prefixed name without escapes stays an IRI, so that a short id is a valid
@@ -27,10 +28,11 @@ from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, name_of
 from kbqa.kg.sparql.prefixes import PREFIXES
 
 _FREEBASE, _WIKIDATA, _DIRECT = (PREFIXES[prefix] for prefix in ("ns", "wd", "wdt"))
+_WIKIDATA_ENTITY = re.compile(r"Q[1-9][0-9]*|L[1-9][0-9]*(?:-[FS][1-9][0-9]*)?")
 # The bare names of well-known namespaces.
 _BARE = {
     _FREEBASE: re.compile(r"[A-Za-z][A-Za-z0-9_\-]*(?:\.[A-Za-z0-9_\-]+)+"),
-    _WIKIDATA: re.compile(r"Q[1-9][0-9]*"),
+    _WIKIDATA: _WIKIDATA_ENTITY,
     _DIRECT: re.compile(r"P[1-9][0-9]*"),
 }
 # What shows that a graph is one of these, each with its prefixes.
@@ -248,6 +250,11 @@ def prefixed_name(id_: str) -> str | None:
 def is_machine_id(text: str) -> bool:
     """Whether a text is written like Freebase's ids of entities, `m.02mjmr`, and thus no name."""
     return _MACHINE_ID.fullmatch(text) is not None
+
+
+def is_wikidata_entity(text: str) -> bool:
+    """Whether a text is the bare id of an item, lexeme, form or sense of Wikidata: `Q76`, `L7-F1`."""
+    return _WIKIDATA_ENTITY.fullmatch(text) is not None
 
 
 def _is_iri(text: str) -> bool:

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Success, named
-from kbqa.kg.namespaces import canonical_id, is_machine_id, prefixed_name
+from kbqa.kg.namespaces import canonical_id, is_machine_id, is_wikidata_entity, prefixed_name
 from kbqa.kg.naming import ENTITY_NAMESPACE, entity_iri, name_of
 from kbqa.protocols.base import PredictedAnswer
 
 VARIABLE = re.compile(r"[?$]\w+")
-_WIKIDATA_ID = re.compile(r"Q[1-9]\d*")
 
 
 def entity_term(id_: str) -> str:
     """An entity as a query writes it: `ns:m.0abc`, `wd:Q42`, `dbr:Berlin`, `<iri>`, or a plain name's IRI."""
-    is_id = ":" in id_ or is_machine_id(id_) or _WIKIDATA_ID.fullmatch(id_)
+    is_id = ":" in id_ or is_machine_id(id_) or is_wikidata_entity(id_)
     if is_id and (name := prefixed_name(id_)) is not None:
         return name
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:\S+$", id_):

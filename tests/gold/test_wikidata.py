@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from tests.gold.wikidata import wikidata_witness
 
@@ -25,3 +28,28 @@ def test_what_comes_second_in_a_witness_ties_with_nothing():
     (_, most), (second, fewer), *_ = countries.most_common()
     assert second.endswith("/Q145>")
     assert most > fewer
+
+
+@pytest.mark.parametrize(
+    ("query", "answers"),
+    [
+        ('SELECT ?word WHERE { ?word wikibase:lemma ?lemma FILTER(regex(?lemma, "uş$")) }', ["L30607"]),
+        ("SELECT ?name WHERE { wd:Q30 wdt:P1813 ?short BIND(lang(?short) AS ?name) }", ["ja"]),
+        ("ASK { wd:Q395 ?one [?other wd:Q336] }", [True]),
+        ("ASK { FILTER(NOT EXISTS { wd:Q213849 wdt:P576 ?end }) }", [False]),
+    ],
+)
+def test_shapes_that_have_a_witness(query, answers):
+    """The end of a text, the language of a name, any relation, and only what must not be there."""
+    record = {"id": 1, "query": {"sparql": query}, "answers": [_result(answer) for answer in answers]}
+    assert wikidata_witness(record)
+
+
+def _result(answer: str | bool) -> dict[str, Any]:
+    if isinstance(answer, bool):
+        return {"boolean": answer}
+    if answer.startswith("L"):
+        term = {"type": "uri", "value": f"http://www.wikidata.org/entity/{answer}"}
+    else:
+        term = {"type": "literal", "value": answer}
+    return {"results": {"bindings": [{"found": term}]}}

@@ -117,9 +117,11 @@ class _Builder:
         self._node, self._made = node, 0
         self._prefixes = PREFIXES | dict(re.findall(r"PREFIX\s+(\w*):\s*<([^>]*)>", query, re.IGNORECASE))
         body = re.sub(r"PREFIX\s+\S*\s*<[^>]*>", " ", query, flags=re.IGNORECASE)
+        body = re.sub(r"\[([^][]+)\]", r"?unnamed . ?unnamed \1", body)  # a node without a name ends a triple
         self.body = body
         self._tokens = _TOKEN.findall(body)
-        self._triples = list(self._patterns())
+        # A query that only says what must not be there has an answer by what is there, or by nothing.
+        self._triples = list(self._patterns()) or list(self._patterns(negated=True))
         # Numbers that the query or its answers name are likely bounds.
         named = [int(n) for n in re.findall(r"(?<![\w.])\d+", re.sub(r"<[^>]*>", " ", f"{body} {answers}"))]
         self._numbers = [-900, -1, 1, 2, 5, 40, 2500, 300000, *named, *(n + 1 for n in named)]
@@ -137,6 +139,10 @@ class _Builder:
         self._answer = selected[1] if selected else ""
         summed = re.search(r"\(\s*(?:SUM|AVG|MAX|MIN)\s*\(\s*(\?\w+)", body, re.IGNORECASE)
         self._summed = summed[1] if summed else ""
+        spoken = re.search(r"BIND\s*\(\s*LANG\s*\(\s*(\?\w+)\s*\)\s*AS\s*(\?\w+)", body, re.IGNORECASE)
+        self._spoken, self._language = spoken.groups() if spoken else ("", "")
+        matched = re.search(r"REGEX\s*\(\s*(\?\w+)\s*,\s*\"\^?(\w+)\$?\"", body, re.IGNORECASE)
+        self._matched = {matched[1]: f'"{matched[2]}"'} if matched else {}
 
     def pattern(self) -> Pattern:
         """The triples, with those of paths one by one."""
@@ -151,6 +157,8 @@ class _Builder:
         """A graph that may have the answers."""
         if any(self._answer in (s, o) for s, _, o in self._triples) and self._answer:
             instances = [{self._answer: answer} for answer in answers]
+        elif self._language and self._language == self._answer:
+            instances = [{self._spoken: f'"a name"@{answer.strip(chr(34))}'} for answer in answers]
         elif self._counted and answers and (number := re.match(r'"(\d+)"', answers[0])):
             instances = [{} for _ in range(int(number[1]))]
         elif self._summed:
@@ -179,6 +187,7 @@ class _Builder:
 
     def _values(self, rng: random.Random, *, equal: bool = False) -> Iterator[tuple[str, str]]:
         yield from ((value, '"a name"@en') for _, path, value in self._triples if path == "rdfs:label")
+        yield from self._matched.items()
         year, number = 0, 0
         if self._among is not None and self._among[0] != self._answer:
             yield self._among[0], self._constant(rng.choice(self._among[1]).strip())
@@ -208,7 +217,9 @@ class _Builder:
             following = value if number + 1 == len(needed) else self._fresh(f"step{number}")
             name = step.rstrip("*+?").partition("|")[0]
             ends = (following, subject) if name.startswith("^") else (subject, following)
-            yield f"{ends[0]} {self._constant(name.lstrip('^'))} {ends[1]} ."
+            # Any relation will do for a variable.
+            relation = f"wdt:P9{sum(map(ord, name))}" if name.startswith("?") else name.lstrip("^")
+            yield f"{ends[0]} {self._constant(relation)} {ends[1]} ."
             subject = following
 
     def _term(self, term: str, bound: dict[str, str]) -> str:
@@ -230,13 +241,13 @@ class _Builder:
         prefix, _, local = term.partition(":")
         return f"<{self._prefixes[prefix]}{local}>"
 
-    def _patterns(self) -> Iterator[_TRIPLE]:
-        """The triples of all groups, except those that must not match."""
+    def _patterns(self, *, negated: bool = False) -> Iterator[_TRIPLE]:
+        """The triples of all groups, those that must not match only if `negated`."""
         tokens, i = self._tokens, 0
         subject = relation = ""
         while i < len(tokens):
             word = tokens[i].upper()
-            if word == "MINUS" or (word == "NOT" and tokens[i + 1].upper() == "EXISTS"):
+            if not negated and (word == "MINUS" or (word == "NOT" and tokens[i + 1].upper() == "EXISTS")):
                 i = self._closing(next(j for j in range(i, len(tokens)) if tokens[j] == "{")) + 1
             elif word in ("SELECT", "ASK"):
                 i = next(j for j in range(i, len(tokens)) if tokens[j] == "{") + 1

@@ -107,6 +107,7 @@ def test_the_full_prompt_names_the_queries_and_the_terms_of_entities():
     [
         ("m.0abc", "ns:m.0abc"),
         ("Q42", "wd:Q42"),
+        ("L7-F1", "wd:L7-F1"),
         ("http://example.org/x", "<http://example.org/x>"),
         ("Tom Hanks", "<urn:kbqa:e:Tom%20Hanks>"),
         ("Matrix: Reloaded", "<urn:kbqa:e:Matrix%3A%20Reloaded>"),

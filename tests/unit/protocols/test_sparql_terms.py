@@ -14,6 +14,7 @@ from kbqa.protocols.sparql_terms import Topics, entity_id, entity_term
 @given(st.text(min_size=1))
 @example("m.0abc")
 @example("Q42")
+@example("L7-S1")
 @example("http://example.org/a")
 @example("ns:m.0abc")
 @example("Tom Hanks")
