@@ -47,6 +47,7 @@ DATASETS = ("grailqa", "cwq", "qald-10", *SHAPED)
 
 _LEARNED = 300  # questions of a data set whose programs the tokenizer learns
 _VOCABULARY = 6000
+_LANGUAGES = ("en", "de", "zh-cn")  # in which QALD-10 asks for labels
 
 Attach = Callable[[GraphCatalog, str, Path], None]
 
@@ -98,7 +99,8 @@ def attach_at(server: Virtuoso, catalog: GraphCatalog, name: str, file: Path) ->
     """Attach a graph's file behind a server."""
     iri = f"http://witness.example/{name}"
     server.load(file, iri)
-    catalog.attach(name, Endpoint(server.url, (iri,), deadline_s=60, query_deadline_s=60))
+    endpoint = Endpoint(server.url, (iri,), deadline_s=60, query_deadline_s=60, languages=_LANGUAGES)
+    catalog.attach(name, endpoint)
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 Most of these queries were written for Virtuoso. `standard` makes them SPARQL 1.1 for any
 endpoint: it writes names with dots as IRIs, declares well-known prefixes, turns `OR` and
-`AND` into operators and `xsd:datetime` into `xsd:dateTime`, and gives `SELECT COUNT(?x)`
-a variable. For the embedded engine, `lenient` also makes dates and numbers match in any
-spelling (`dates`), as in Virtuoso. Where a literal is matched, VALUES lists its
-spellings; where dates are compared, ordered, cast or split, the query calls our own
-functions (`functions`). Whatever the engine can do natively is left to it, since a
+`AND` into operators, `xsd:datetime` into `xsd:dateTime` and `SAMETERM` of an IRI into `=`,
+and gives `SELECT COUNT(?x)` a variable. For the embedded engine, `lenient` also makes dates
+and numbers match in any spelling (`dates`), as in Virtuoso. Where a literal is matched,
+VALUES lists its spellings; where dates are compared, ordered, cast or split, the query calls
+our own functions (`functions`). Whatever the engine can do natively is left to it, since a
 function in Python costs microseconds per row.
 
 Both work on tokens, not on a parse tree: an invalid query passes through, and the
@@ -156,6 +156,8 @@ def _standardised(query: CheckedQuery) -> Layout:
                 layout.write(i, _OPERATORS[word])
             elif word in _AGGREGATES and layout.in_projection[i] and layout.next_is(i, "("):
                 _name_aggregate(layout, i)
+            elif word == "SAMETERM":
+                _equate(layout, i)
     layout.head = "".join(f"PREFIX {prefix}: <{iri}> " for prefix, iri in undeclared.items())
     return layout
 
@@ -188,6 +190,15 @@ def _name_aggregate(layout: Layout, i: int) -> None:
         layout.wrap(i, min(close + 2, len(layout.tokens) - 1), "(", ")")
     else:
         layout.wrap(i, close, "(", f" AS ?callret{i})")
+
+
+def _equate(layout: Layout, i: int) -> None:
+    """Write `SAMETERM(?x, <iri>)` as the equation that it is; Virtuoso refuses some of them."""
+    operands = [layout.tokens[at] for at in (i + 2, i + 4) if at < len(layout.tokens)]
+    is_call = layout.next_is(i, "(") and layout.next_is(i + 2, ",") and layout.partner[i + 1] == i + 5
+    if is_call and {token.kind for token in operands} in ({"variable", "name"}, {"variable", "iri"}):
+        layout.write(i, "")
+        layout.write(i + 3, " =")
 
 
 def _cast(layout: Layout) -> None:

@@ -114,6 +114,22 @@ def test_casts_to_integers_are_standard_for_any_endpoint():
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("sameTerm(?x, <http://ex.org/a>)", "(?x = <http://ex.org/a>)"),
+        ("!SAMETERM(wd:Q1,?x) || ?x = 1", "!(wd:Q1 =?x) || ?x = 1"),
+        ("sameTerm(?x, ?y)", "sameTerm(?x, ?y)"),
+        ("sameTerm(?x, 1)", "sameTerm(?x, 1)"),
+        ("sameTerm(STR(?x), wd:Q1)", "sameTerm(STR(?x), wd:Q1)"),
+    ],
+)
+def test_the_same_term_as_an_iri_equals_it(written, told):
+    """A number does not: 1.0 equals 1, but is another term."""
+    query = f"PREFIX wd: <http://www.wikidata.org/entity/> ASK {{ ?x ?p ?y FILTER({written}) }}"
+    assert standard(check_query(query)).text == query.replace(written, told)
+
+
 def test_a_value_that_stands_for_itself_is_not_multiplied(in_memory):
     ask = in_memory("<http://ex.org/a> <http://ex.org/p> 1 .")
     assert len(list(ask("SELECT ?n { VALUES ?n { 1 2 } }"))) == 2
