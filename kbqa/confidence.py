@@ -1,10 +1,15 @@
-"""How sure a policy is of an answer: the probability of its least likely choice, calibrated.
+"""How sure a policy is of an answer: the probabilities of its choices, calibrated.
 
 The probabilities of a policy's choices rank answers well, but they are no probabilities that these are
 right: a policy that was trained by rewards is too sure of itself. Platt scaling (Platt 1999, "Probabilistic
 outputs for support vector machines") maps their log-odds to one, with two numbers that are fitted on
 questions that the policy was not trained on. On graphs that a policy does not know, the least likely choice
 says more than the product of all choices, which falls with every hop (docs/measurements/reader.md).
+
+Two things can be wrong with an answer, and a beam search tells them apart: the graph may lack the fact, or
+the policy may have taken another form for the one that is asked for. Of the former, the choice to decline
+says something; of the latter, how likely the episodes with other answers were. Each is scaled by itself:
+P(right) = P(there) P(right | there).
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -20,11 +26,75 @@ from kbqa.trajectory import Trajectory, Turn, declines
 _STEPS = 50  # of Newton's method, which needs five to ten
 _ROUNDING = 1e-9  # of an F1
 _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
-_LEAST = 1e-3  # a likelihood that is nearer to 0 or 1 says no more
+# A likelihood or a share that is nearer to 0 or 1 says no more.
+_LEAST, _LEAST_SHARE = 1e-3, 1e-6
+_UNDECLINED = 3.0  # log-odds that the fact is there, of an episode that does not decline; and the highest
 _FEWEST = 20  # questions that a calibration needs
 
-Choices = tuple[float, ...]
-"""log p of each turn of an episode."""
+
+class Choices(NamedTuple):
+    """How likely the choices of an episode were.
+
+    Attributes:
+        log_likelihoods: log p of each turn. A turn that declines counts as its opposite: the answers that
+            follow are right only if it is wrong.
+        share: as that of a `Search`; None if there was none.
+        declined: the log-likelihood of the turn that declined; None if none did.
+    """
+
+    log_likelihoods: tuple[float, ...]
+    share: float | None = None
+    declined: float | None = None
+
+    @property
+    def total(self) -> float:
+        """log p of the episode."""
+        return sum(self.log_likelihoods)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """P = sigmoid(intercept + slope * log-odds)."""
+
+    intercept: float
+    slope: float
+
+    def probability(self, log_odds: float) -> float:
+        return float(_sigmoid(np.float64(self.intercept + self.slope * log_odds)))
+
+    @classmethod
+    def fit(cls, log_odds: Sequence[float], true: Sequence[bool]) -> Self:
+        """Fit by maximum likelihood.
+
+        Targets are (N+ + 1) / (N+ + 2) for what is true and 1 / (N- + 2) for what is not (Platt 1999, section
+        2.2), so that the fit is finite even if all are true. The slope is not negative.
+        """
+        hits, count = sum(true), len(true)
+        targets = np.where(true, (hits + 1) / (hits + 2), 1 / (count - hits + 2))
+        scores = np.column_stack([np.ones(count), log_odds])
+        weights = _logistic(scores, targets)
+        if weights[1] < 0:  # by chance: what is more certain is not less often true
+            weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
+        return cls(float(weights[0]), float(weights[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCalibration:
+    """How sure a policy is of an answer that a beam search found.
+
+    Attributes:
+        there: from the log-odds that declining was wrong, that the graph has the fact.
+        right: from those of the answers' share, that they are right if it has.
+    """
+
+    there: Scaling
+    right: Scaling
+
+    def confidence(self, choices: Choices) -> float:
+        """The probability that an answer is right, in (0, 1)."""
+        assert choices.share is not None
+        is_there = self.there.probability(_presence_odds(choices))
+        return is_there * self.right.probability(_share_odds(choices.share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +104,45 @@ class Calibration:
     Attributes:
         questions: how many it was fitted on.
         least: False in calibrations of earlier versions of kbqa: there, p is the product over all choices.
+        search: for answers that a beam search found; None if that was not measured.
     """
 
     intercept: float
     slope: float
     questions: int
     least: bool = False
+    search: SearchCalibration | None = None
 
     def confidence(self, choices: Choices) -> float:
         """The probability that an answer is right, in (0, 1)."""
-        log_likelihood = min(choices) if self.least else sum(choices)
-        return float(_sigmoid(np.float64(self.intercept + self.slope * _log_odds(log_likelihood))))
+        if self.search is not None and choices.share is not None:
+            return self.search.confidence(choices)
+        log_likelihood = min(choices.log_likelihoods) if self.least else choices.total
+        return Scaling(self.intercept, self.slope).probability(_log_odds(log_likelihood))
 
     @classmethod
-    def fit(cls, episodes: Sequence[Choices], right: Sequence[bool]) -> Calibration | None:
-        """Fit by maximum likelihood; None for fewer than 20 questions, too few to say anything.
+    def fit(
+        cls, episodes: Sequence[Choices], right: Sequence[bool], lacking: Sequence[Choices] = ()
+    ) -> Calibration | None:
+        """Fit on episodes about graphs that have the facts; None for fewer than 20, too few to say anything.
 
-        Targets are (N+ + 1) / (N+ + 2) for right answers and 1 / (N- + 2) for wrong ones (Platt 1999, section
-        2.2), so that the fit is finite even if all are right. The slope is not negative.
+        Args:
+            right: whether each episode's answers are exactly the gold answers.
+            lacking: episodes about graphs that lack the fact that is asked for. With them, the confidence in
+                answers of a beam search is fitted, too, if all were found by one.
         """
         if len(right) < _FEWEST:
             return None
-        hits, count = sum(right), len(right)
-        targets = np.where(right, (hits + 1) / (hits + 2), 1 / (count - hits + 2))
-        scores = np.column_stack([np.ones(count), [_log_odds(min(choices)) for choices in episodes]])
-        weights = _logistic(scores, targets)
-        if weights[1] < 0:  # by chance: more certain answers are not less often right
-            weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
-        return cls(float(weights[0]), float(weights[1]), count, least=True)
+        alone = Scaling.fit([_log_odds(min(one.log_likelihoods)) for one in episodes], right)
+        search = None
+        shares = [one.share for one in episodes if one.share is not None]
+        if lacking and len(shares) == len(episodes):
+            there = [True] * len(episodes) + [False] * len(lacking)
+            search = SearchCalibration(
+                Scaling.fit([_presence_odds(one) for one in (*episodes, *lacking)], there),
+                Scaling.fit(list(map(_share_odds, shares)), right),
+            )
+        return cls(alone.intercept, alone.slope, len(right), least=True, search=search)
 
 
 def is_right(f1: float) -> bool:
@@ -70,18 +151,32 @@ def is_right(f1: float) -> bool:
 
 
 def choices_of(trajectory: Trajectory) -> Choices | None:
-    """log p of each choice that led to an episode's answers; None if its engine reports no probabilities.
-
-    A turn that declines counts as its opposite: the answers that follow are right only if it is wrong.
-    """
+    """How likely the choices were that led to an episode's answers; None if its engine does not say."""
     if not any(turn.logprobs for turn in trajectory.turns):
         return None
-    return tuple(map(_log_likelihood, trajectory.turns))
+    share = None if trajectory.search is None else trajectory.search.share
+    declined = next((_log_likelihood(turn) for turn in trajectory.turns if declines(turn.thought)), None)
+    return Choices(log_likelihoods(trajectory.turns), share, declined)
+
+
+def log_likelihoods(turns: Sequence[Turn]) -> tuple[float, ...]:
+    """log p of each turn, as `Choices` counts them."""
+    return tuple(map(_log_likelihood, turns))
 
 
 def _log_odds(log_likelihood: float) -> float:
     likelihood = min(max(math.exp(log_likelihood), _LEAST), 1 - _LEAST)
     return math.log(likelihood / (1 - likelihood))
+
+
+def _share_odds(share: float) -> float:
+    share = min(max(share, _LEAST_SHARE), 1 - _LEAST_SHARE)
+    return math.log(share / (1 - share))
+
+
+def _presence_odds(choices: Choices) -> float:
+    """Log-odds that the fact is there, as far as declining tells."""
+    return _UNDECLINED if choices.declined is None else min(_log_odds(choices.declined), _UNDECLINED)
 
 
 def _log_likelihood(turn: Turn) -> float:

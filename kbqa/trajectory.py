@@ -204,6 +204,21 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """The episodes that a beam search compared with the one that it took.
+
+    Attributes:
+        share: the probability of those with the same answers, divided by that of all, in (0, 1].
+        turns, prompt_tokens, actions: what the policy wrote and read for the others, and the graph executed.
+    """
+
+    share: float
+    turns: int
+    prompt_tokens: int
+    actions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """A whole episode.
 
@@ -212,6 +227,7 @@ class Trajectory:
         turns: in order; their ranges do not overlap.
         answers: predicted answers as labels, unique, in the order given.
         answer_ids: for each answer, the ids of the retrieved entities with that label.
+        search: None if it was not found by a beam search.
     """
 
     token_ids: tuple[int, ...]
@@ -219,6 +235,8 @@ class Trajectory:
     status: Status
     answers: tuple[str, ...] = ()
     answer_ids: tuple[tuple[str, ...], ...] = ()
+    # Not serialised: no policy is trained on what a search found.
+    search: Annotated[Search | None, Field(exclude=True)] = None
 
     @property
     def actions(self) -> Iterator[ExecutedAction]:

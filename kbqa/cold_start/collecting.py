@@ -273,5 +273,11 @@ def _referenced(agent: Agent | ChatAgent, steps: tuple[str, ...]) -> Agent | Cha
             agent.policy, agent.protocol, agent.tools, agent.budget, agent.native_tools, steps
         )
     return ReferencedAgent(
-        agent.policy, agent.codec, agent.protocol, agent.tools, agent.budget, agent.truncation, steps
+        agent.policy,
+        agent.codec,
+        agent.protocol,
+        agent.tools,
+        agent.budget,
+        agent.truncation,
+        steps=steps,
     )

@@ -51,7 +51,7 @@ class Record:
         verdict: of the judge on `answers`; None if there was none.
         status: how the first run ended.
         outcome, failure, error: classes of the first run; see `kbqa.evaluation.failures`.
-        choices: log p of each turn of the first run; None if its engine reports no probabilities.
+        choices: of the first run; None if its engine reports no probabilities.
     """
 
     question: Question
@@ -91,7 +91,7 @@ class Record:
             "failure": self.failure and self.failure.value,
             "error": self.error and self.error.value,
             # The last digits depend on what else was in a batch.
-            "log_likelihood": None if self.choices is None else round(sum(self.choices), 3),
+            "log_likelihood": None if self.choices is None else round(self.choices.total, 3),
             "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
         }
 

@@ -160,10 +160,15 @@ def measure(
         "answered": Measure(float(any(run.answers for run in runs))),
         "turns": Measure(sum(turns) / len(runs)),
         # Turns that no model wrote, such as the ranking baseline's, have no policy version.
-        "llm_calls": Measure(sum(bool(turn.policy_version) for run in runs for turn in run.turns)),
+        "llm_calls": Measure(sum(map(_llm_calls, runs))),
         "generated_tokens": Measure(sum(run.generated_tokens for run in runs)),
         "total_tokens": Measure(sum(map(total_tokens, runs))),
     }
+
+
+def _llm_calls(run: Trajectory) -> int:
+    beside = 0 if run.search is None else run.search.turns
+    return beside + sum(bool(turn.policy_version) for turn in run.turns)
 
 
 def was_executed(action: ExecutedAction) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kbqa.chat import ChatParams, ChatReply, Conversation
 from kbqa.policies.frame import Frame
@@ -120,6 +120,28 @@ class Policy(Protocol):
         Raises:
             PolicyUnavailableError: the engine can compute nothing.
             ValueError: a prompt leaves no room for a completion.
+        """
+        ...
+
+
+@runtime_checkable
+class RankingPolicy(Policy, Protocol):
+    """A policy whose completions are one token, of a few that are possible: it can rank them."""
+
+    def ranked(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[list[Completion]]:
+        """All completions of each prompt, the likeliest first, with log-probabilities under temperature 1.
+
+        Args:
+            deadline, cancelled: as for `generate`; what was aborted has no completions.
+
+        Raises:
+            PolicyUnavailableError, ValueError: as `generate`.
         """
         ...
 

@@ -46,9 +46,15 @@ class SamplingSection(Section):
 
 
 class EvaluationSection(SamplingSection):
-    """How a policy is sampled in evaluation, with one episode per question."""
+    """How a policy answers a question, in evaluation and for users, with one episode.
+
+    Attributes:
+        beam: for a policy that chooses: how many episodes are searched side by side, of which the likeliest
+            answers (`kbqa.rollouts.beam`). The validation of a run is not searched.
+    """
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    beam: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 class EpisodeSection(SamplingSection):

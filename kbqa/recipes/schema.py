@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.recipes.beginning import ColdStartSection, QuestionsSection, SmallPolicySection
 from kbqa.recipes.curriculum import CurriculumSection
@@ -87,6 +88,9 @@ class Recipe(Section):
         may_decline = isinstance(protocol, FormChoosingProtocol) and protocol.may_decline
         if self.cold_start is not None and self.cold_start.withheld and not may_decline:
             raise ValueError("cold_start.withheld: needs the protocol form-chooser with may_decline: true")
+        chooses = isinstance(protocol, ChoosingProtocol | FormChoosingProtocol)
+        if self.evaluation.beam > 1 and not (chooses and self.evaluation.temperature == 0):
+            raise ValueError("evaluation.beam: needs a protocol of choices, and evaluation.temperature: 0")
         if self.schedule.steps == 0 and self.cold_start is None:
             raise ValueError("schedule.steps: without a cold start there must be at least one")
         if self.guards.patience is not None and self.schedule.best_by is None:

@@ -1,6 +1,7 @@
 """Rollouts: playing a question with a policy."""
 
-from kbqa.rollouts.agent import Agent, ChatAgent, Player
+from kbqa.rollouts.agent import Agent, ChatAgent, Player, Searcher
+from kbqa.rollouts.beam import answering_rollout
 from kbqa.rollouts.kinds import KINDS, Rollout
 from kbqa.rollouts.linear import Listener, linear_rollout
 from kbqa.rollouts.tree import Beyond, Branching, Pruning, tree_rollout
@@ -15,6 +16,8 @@ __all__ = [
     "Player",
     "Pruning",
     "Rollout",
+    "Searcher",
+    "answering_rollout",
     "linear_rollout",
     "tree_rollout",
 ]

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from kbqa.chat import ChatParams
 from kbqa.environment import Budget, ChatEpisode, Episode, Play
 from kbqa.errors import PolicyUnavailableError
 from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import ChatPolicy, Codec, FinishReason, Policy, SamplingParams, Truncation
+from kbqa.policies.base import (
+    ChatPolicy,
+    Codec,
+    Completion,
+    FinishReason,
+    Policy,
+    RankingPolicy,
+    SamplingParams,
+    Truncation,
+)
 from kbqa.protocols import AgentProtocol
 from kbqa.trajectory import Question, Status
 
@@ -61,12 +70,36 @@ class Player(Protocol[EpisodeT]):
         ...
 
 
+@runtime_checkable
+class Searcher(Player[EpisodeT], Protocol[EpisodeT]):
+    """A player that can be asked for other turns than one, for a beam search.
+
+    Attributes:
+        beam: episodes of a question that are searched side by side when it is answered; 1 if none are.
+    """
+
+    @property
+    def beam(self) -> int: ...
+
+    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Iterator[EpisodeT]]:
+        """For each of several running episodes, copies of it, each with another turn, the likeliest first.
+
+        Returns:
+            Copies are made when they are asked for. An episode whose turns do not come in time has none.
+
+        Raises:
+            PolicyUnavailableError: the policy does not answer.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """Everything that an episode of tokens needs, except the question.
 
     Attributes:
         truncation: truncation of the policy's distributions.
+        beam: as that of a `Searcher`; above 1, the policy has to be a `RankingPolicy`.
     """
 
     policy: Policy
@@ -75,6 +108,7 @@ class Agent:
     tools: GraphTools
     budget: Budget
     truncation: Truncation = Truncation()
+    beam: int = 1
 
     def begin(self, question: Question) -> Episode:
         """As `Player.begin`."""
@@ -107,6 +141,23 @@ class Agent:
                 episode.lose(completion.detail)
             else:
                 episode.act(completion)
+
+    def branch(self, episodes: Sequence[Episode], sampling: Sampling) -> list[Iterator[Episode]]:
+        """As `Searcher.branch`."""
+        assert isinstance(self.policy, RankingPolicy)
+        ranked = self.policy.ranked(
+            [self.read(episode) for episode in episodes],
+            deadline=sampling.deadline,
+            cancelled=sampling.cancelled,
+        )
+        return [_copies(*each) for each in zip(episodes, ranked, strict=True)]
+
+
+def _copies(episode: Episode, completions: Sequence[Completion]) -> Iterator[Episode]:
+    for completion in completions:
+        copy = episode.fork()
+        copy.act(completion)
+        yield copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from kbqa.kg.actions import Action
 from kbqa.policies.base import is_unwanted
 from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult, require_one
 from kbqa.rollouts.query_cache import QueryCache
-from kbqa.trajectory import Question, Trajectory, Turn
+from kbqa.trajectory import ExecutedAction, Question, Trajectory, Turn
 
 
 class Listener(Protocol):
     """Is told about the turns of a rollout as they happen; runs are counted from 0."""
 
-    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
-        """The policy has written a turn; `actions` are the first ones that will be executed."""
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action | ExecutedAction]) -> None:
+        """The policy has written a turn; `actions` are the first ones that will be executed, or were."""
         ...
 
     def took(self, run: int, turn: Turn) -> None:

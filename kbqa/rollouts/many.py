@@ -10,7 +10,7 @@ from itertools import count, islice
 
 from kbqa.errors import PolicyUnavailableError
 from kbqa.rollouts.agent import EpisodeT, Player
-from kbqa.rollouts.linear import linear_rollout
+from kbqa.rollouts.beam import answering_rollout
 from kbqa.trajectory import Question, Trajectory
 
 _ATTEMPTS = 3  # of an episode that the engine loses
@@ -24,7 +24,7 @@ def many_rollouts(
     width: int = 64,
     seed: int | None = None,
 ) -> Iterator[tuple[int, Trajectory]]:
-    """Roll out one trajectory of each question; an episode that ends makes room for the next.
+    """Roll out one trajectory of each question; one that ends makes room for the next.
 
     Each episode continues as soon as its own turn is over. The policy computes them together: it takes
     calls from many threads and batches them, turn by turn or token by token.
@@ -49,7 +49,7 @@ def many_rollouts(
         attempts = count(1)
         while True:
             try:
-                return linear_rollout(player, question, 1, temperature, seed=stream, cancelled=cancelled)[0]
+                return answering_rollout(player, question, temperature, seed=stream, cancelled=cancelled)
             except PolicyUnavailableError:
                 if next(attempts) == _ATTEMPTS or cancelled.is_set():
                     raise

@@ -12,10 +12,13 @@ class QueryCache:
     """For the rollout of one question: equal actions of branches are executed once (Algorithm 1, Q_cache).
 
     A transient failure is returned for all equal actions of a call, but it is not cached.
+
+    Attributes:
+        executed: how many actions were.
     """
 
     def __init__(self, tools: GraphTools) -> None:
-        self._tools = tools
+        self._tools, self.executed = tools, 0
         self._results: dict[str, ActionResult] = {}
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
@@ -24,6 +27,7 @@ class QueryCache:
         missing = {key: action for key, action in asked.items() if key not in self._results}
         results = dict(self._results)
         if missing:
+            self.executed += len(missing)
             found = self._tools.execute(kg, list(missing.values()), graph=graph)
             results |= zip(missing, found, strict=True)
         self._results = {key: result for key, result in results.items() if not _passes(result)}

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Self, cast
 from kbqa.environment import Budget
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.terms import GraphTerms
-from kbqa.policies.base import ChatPolicy, Codec, Policy, Truncation
+from kbqa.policies.base import ChatPolicy, Codec, Policy, RankingPolicy, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.recipes import Recipe
-from kbqa.recipes.play import SamplingSection
+from kbqa.recipes.play import EvaluationSection, SamplingSection
 from kbqa.rollouts import Agent, ChatAgent, Player
 
 
@@ -24,14 +24,17 @@ class Draw(NamedTuple):
 
     Attributes:
         temperature: 0 is greedy.
+        beam: as that of a `Searcher`.
     """
 
     temperature: float
     truncation: Truncation = Truncation()
+    beam: int = 1
 
     @classmethod
     def of(cls, section: SamplingSection) -> Draw:
-        return cls(section.temperature, section.truncation())
+        beam = section.beam if isinstance(section, EvaluationSection) else 1
+        return cls(section.temperature, section.truncation(), beam)
 
 
 GREEDY = Draw(0.0)
@@ -110,5 +113,6 @@ class Players:
         if self.codec is None:
             chat = cast(ChatPolicy, self.policy)
             return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)
-        policy = cast(Policy, self.policy)
-        return Agent(policy, self.codec, self.protocol, tools, budget, self.draw(run).truncation)
+        policy, draw = cast(Policy, self.policy), self.draw(run)
+        beam = draw.beam if isinstance(policy, RankingPolicy) else 1
+        return Agent(policy, self.codec, self.protocol, tools, budget, draw.truncation, beam)

@@ -93,11 +93,14 @@ def usage_of(runs: Sequence[Trajectory], kg_calls: int, elapsed_ms: float) -> Us
         kg_calls: actions that were executed before the first turn.
     """
     turns = [turn for run in runs for turn in run.turns]
+    searches = [run.search for run in runs if run.search is not None]
     return Usage(
-        llm_calls=len(turns),
-        prompt_tokens=sum(turn.start for turn in turns),
+        llm_calls=len(turns) + sum(search.turns for search in searches),
+        prompt_tokens=sum(turn.start for turn in turns) + sum(search.prompt_tokens for search in searches),
         generated_tokens=sum(turn.end - turn.start for turn in turns),
-        kg_calls=kg_calls + sum(len(turn.actions) for turn in turns),
+        kg_calls=kg_calls
+        + sum(len(turn.actions) for turn in turns)
+        + sum(search.actions for search in searches),
         elapsed_ms=round(elapsed_ms, 3),
     )
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kbqa.client.events import LinkedEvent
 from kbqa.client.models import AnswerRequest, Candidate, Linking, MentionModel
@@ -22,7 +23,7 @@ from kbqa.kg.actions import (
     Mention,
 )
 from kbqa.protocols.base import begins_anywhere
-from kbqa.rollouts import linear_rollout
+from kbqa.rollouts import answering_rollout, linear_rollout
 from kbqa.serving.policies import ServedPolicy
 from kbqa.trajectory import Question, Status
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
@@ -91,15 +92,13 @@ def ask(asking: Asking, progress: Progress) -> None:
     for first, n in ((0, 1), (1, request.n_runs - 1)):
         if not n or asking.cancelled.is_set() or time.monotonic() >= asking.deadline:
             break
-        runs = linear_rollout(
-            TimedPlayer(players.player(asking.tools, first, budget), asking.meter),
-            question,
-            n,
-            players.draw(first).temperature,
-            deadline=asking.deadline,
-            cancelled=asking.cancelled,
-            listener=progress.listener(first),
-        )
+        player = TimedPlayer(players.player(asking.tools, first, budget), asking.meter)
+        temperature, listener = players.draw(first).temperature, progress.listener(first)
+        until: dict[str, Any] = {"deadline": asking.deadline, "cancelled": asking.cancelled}
+        if first == 0:
+            runs = [answering_rollout(player, question, temperature, listener=listener, **until)]
+        else:
+            runs = linear_rollout(player, question, n, temperature, listener=listener, **until)
         if runs[0].status is Status.OUT_OF_TOKENS and not runs[0].turns:
             raise PromptTooLongError(len(runs[0].token_ids), budget.max_tokens)
         progress.finish(first, runs)

@@ -11,7 +11,7 @@ from typing import Generic
 from kbqa.client.events import ErrorEvent
 from kbqa.client.models import AnswerResponse
 from kbqa.kg.actions import Action, ActionResult, GraphTools
-from kbqa.rollouts import Player
+from kbqa.rollouts import Player, Searcher
 from kbqa.rollouts.agent import EpisodeT, Sampling
 from kbqa.telemetry.metrics import Metrics
 from kbqa.tracing import span
@@ -94,6 +94,15 @@ class TimedPlayer(Generic[EpisodeT]):
     def speak(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> None:
         with self._meter.timed("policy"):
             self._player.speak(episodes, sampling)
+
+    @property
+    def beam(self) -> int:
+        return self._player.beam if isinstance(self._player, Searcher) else 1
+
+    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Iterator[EpisodeT]]:
+        assert isinstance(self._player, Searcher)
+        with self._meter.timed("policy"):
+            return self._player.branch(episodes, sampling)
 
 
 class _TimedTools:

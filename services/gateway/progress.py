@@ -9,7 +9,7 @@ from kbqa.client.events import ActionEvent, Event, LinkedEvent, ObservationEvent
 from kbqa.client.models import Linking
 from kbqa.evidence import Claims, hops
 from kbqa.kg.actions import Action
-from kbqa.trajectory import Status, Trajectory, Turn
+from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
 from services.gateway.answers import told_action
 
 _MAX_TRIPLES = 100  # maximum per turn in an event; a page cannot draw more
@@ -44,7 +44,7 @@ class Progress:
         """The listener of a rollout whose runs are numbered from `first`."""
         return RunListener(self, first)
 
-    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action | ExecutedAction]) -> None:
         number = len(self._turns[run]) + 1
         self._tell(ThoughtEvent(run=run, turn=number, thought=turn.thought))
         for action in actions:
@@ -84,7 +84,7 @@ class RunListener:
         self._progress, self._first = progress, first
         self._asked: dict[int, int] = {}
 
-    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action | ExecutedAction]) -> None:
         self._asked[run] = len(actions)
         self._progress.wrote(self._first + run, turn, actions)
 

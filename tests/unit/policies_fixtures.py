@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, train_tokenizer
+from kbqa.trajectory import Segment
 
 TINY = SmallPolicyConfig(vocabulary=320, layers=2, width=32, heads=2, feed_forward=64, max_length=256)
 
@@ -51,8 +54,6 @@ class ScriptedPolicy:
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, *, deadline=None, cancelled=None
     ) -> list[Completion]:
-        from kbqa.trajectory import Segment
-
         completions = []
         for prompt in prompts:
             self.prompts.append(list(prompt))
@@ -61,3 +62,38 @@ class ScriptedPolicy:
             reason = FinishReason.STOP if len(cut) == len(ids) else FinishReason.LENGTH
             completions.append(Completion(tuple(cut), tuple(-0.1 for _ in cut), reason, "v000001-scripted"))
         return completions
+
+
+class RankingScript(ScriptedPolicy):
+    """Prefers options as a table says: the last option that was taken → the next → its weight.
+
+    Options are their words without blanks.
+    """
+
+    def __init__(self, codec: TokenizerCodec, table: Mapping[str, Mapping[str, float]]) -> None:
+        super().__init__(codec, lambda prompt: "<0>")
+        self._table, self.asked = table, 0
+
+    def ranked(self, prompts, *, deadline=None, cancelled=None) -> list[list[Completion]]:
+        return [self._ranked(self._codec.decode(prompt)) for prompt in prompts]
+
+    def generate(self, prompts, params, *, deadline=None, cancelled=None) -> list[Completion]:
+        return [ranked[0] for ranked in self.ranked(prompts)]
+
+    def _ranked(self, prompt: str) -> list[Completion]:
+        self.asked += 1
+        lists = re.findall(r"<options>(.*?)</options>(?:<(\d+)>)?", prompt.replace(" ", ""))
+        said = [dict(re.findall(r"<(\d+)>(?:<\w+>)*([^<]*)", options)) for options, _ in lists]
+        taken = [options[number] for options, (_, number) in zip(said, lists, strict=True) if number]
+        table = self._table.get(taken[-1] if taken else "", {})
+        weights = {number: table.get(words, 1e-6) for number, words in said[-1].items()}
+        total = sum(weights.values())
+        return [
+            Completion(
+                tuple(self._codec.encode([Segment(f"<{number}>")])),
+                (math.log(weight / total),),
+                FinishReason.STOP,
+                "v000001-ranking",
+            )
+            for number, weight in sorted(weights.items(), key=lambda item: -item[1])
+        ]

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from kbqa.confidence import Calibration, calibration_error, choices_of
-from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
+from kbqa.confidence import Calibration, Choices, Scaling, SearchCalibration, calibration_error, choices_of
+from kbqa.trajectory import DECLINED, Search, Status, Trajectory, Turn
 
 
 def drawn(intercept, slope, count, seed=1):
@@ -14,7 +14,11 @@ def drawn(intercept, slope, count, seed=1):
     rng = random.Random(seed)
     odds = [rng.uniform(-5, 6) for _ in range(count)]
     right = [rng.random() < 1 / (1 + math.exp(-intercept - slope * one)) for one in odds]
-    return [(-0.001, -math.log1p(math.exp(-one))) for one in odds], right
+    return [Choices((-0.001, -math.log1p(math.exp(-one)))) for one in odds], right
+
+
+def chosen(*log_likelihoods):
+    return Choices(log_likelihoods)
 
 
 def test_the_fit_recovers_what_the_answers_were_drawn_from():
@@ -29,24 +33,24 @@ def test_the_fit_recovers_what_the_answers_were_drawn_from():
 @pytest.mark.parametrize(("right", "expected"), [(True, 31 / 32), (False, 1 / 32)])
 def test_answers_that_are_all_alike_leave_a_finite_confidence(right, expected):
     """(N+ + 1) / (N+ + 2) of 30 right answers, 1 / (N- + 2) of 30 wrong ones (Platt 1999)."""
-    found = Calibration.fit([(-0.5,)] * 30, [right] * 30)
-    assert found.confidence((-0.5,)) == pytest.approx(expected, abs=1e-3)
+    found = Calibration.fit([chosen(-0.5)] * 30, [right] * 30)
+    assert found.confidence(chosen(-0.5)) == pytest.approx(expected, abs=1e-3)
 
 
 def test_answers_that_a_score_separates_leave_a_finite_slope():
-    found = Calibration.fit([(-n / 10,) for n in range(40)], [n < 20 for n in range(40)])
+    found = Calibration.fit([chosen(-n / 10) for n in range(40)], [n < 20 for n in range(40)])
     assert 0 < found.slope < 100
-    assert found.confidence((-0.01,)) > 0.9 > 0.1 > found.confidence((-4.0,))
+    assert found.confidence(chosen(-0.01)) > 0.9 > 0.1 > found.confidence(chosen(-4.0))
 
 
 def test_a_score_that_points_the_wrong_way_says_nothing():
-    found = Calibration.fit([(-n / 10,) for n in range(40)], [n >= 20 for n in range(40)])
+    found = Calibration.fit([chosen(-n / 10) for n in range(40)], [n >= 20 for n in range(40)])
     assert found.slope == 0
-    assert found.confidence((-0.1,)) == pytest.approx(0.5)
+    assert found.confidence(chosen(-0.1)) == pytest.approx(0.5)
 
 
 def test_few_questions_make_no_calibration():
-    assert Calibration.fit([(-0.1,)] * 19, [True] * 19) is None
+    assert Calibration.fit([chosen(-0.1)] * 19, [True] * 19) is None
 
 
 def test_the_calibration_error_by_hand():
@@ -60,12 +64,12 @@ def test_each_turn_is_a_choice_and_unknown_without_probabilities():
         turns = tuple(Turn(0, len(part), part, "", Status.OK) for part in logprobs)
         return Trajectory((), turns, Status.ANSWERED)
 
-    assert choices_of(episode((-0.5, -0.25), (-1.0,))) == (-0.75, -1.0)
+    assert choices_of(episode((-0.5, -0.25), (-1.0,))) == chosen(-0.75, -1.0)
     assert choices_of(episode((), ())) is None
 
 
 def test_the_least_likely_choice_decides_and_in_earlier_versions_all_of_them():
-    choices = (math.log(0.5), math.log(0.4), math.log(0.9))
+    choices = chosen(math.log(0.5), math.log(0.4), math.log(0.9))
     assert Calibration(0.0, 1.0, 20, least=True).confidence(choices) == pytest.approx(0.4)
     assert Calibration(intercept=0.0, slope=1.0, questions=20).confidence(choices) == (pytest.approx(0.18))
     assert Calibration.fit([choices] * 30, [True] * 30).least
@@ -76,6 +80,62 @@ def test_answers_after_declining_are_right_only_if_that_was_wrong():
     declined = Turn(0, 1, (math.log(0.9),), "<3>", Status.OK, DECLINED)
     answered = Turn(1, 2, (math.log(0.8),), "<1>", Status.ANSWERED)
     episode = Trajectory((), (declined, answered), Status.ANSWERED)
-    assert choices_of(episode) == pytest.approx((math.log(0.1), math.log(0.8)))
+    choices = choices_of(episode)
+    assert choices.log_likelihoods == pytest.approx((math.log(0.1), math.log(0.8)))
+    assert choices.declined == pytest.approx(math.log(0.1))
     certain = Trajectory((), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED)
-    assert all(map(math.isfinite, choices_of(certain)))
+    assert all(map(math.isfinite, choices_of(certain).log_likelihoods))
+
+
+def test_the_share_of_a_search_is_among_the_choices():
+    turns = (Turn(0, 1, (-0.5,), "<1>", Status.ANSWERED),)
+    episode = Trajectory((), turns, Status.ANSWERED, search=Search(0.75, 2, 40, 1))
+    assert choices_of(episode) == Choices((-0.5,), share=0.75)
+
+
+SEARCHED = SearchCalibration(Scaling(0.0, 1.0), Scaling(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("choices", "confidence"),
+    [
+        # The fact is there with the odds of exp(3) if the policy did not decline.
+        (Choices((-9.0,), share=0.8), 0.8 / (1 + math.exp(-3))),
+        (Choices((-9.0,), share=0.8, declined=math.log(0.3)), 0.8 * 0.3),
+        # To decline with little conviction says no more than not to decline.
+        (Choices((-9.0,), share=0.8, declined=math.log(0.999)), 0.8 / (1 + math.exp(-3))),
+        # What was not searched is as sure as its least likely choice.
+        (chosen(math.log(0.6), math.log(0.5)), 0.5),
+    ],
+)
+def test_a_fact_has_to_be_there_and_the_form_has_to_be_the_right_one(choices, confidence):
+    found = Calibration(0.0, 1.0, 20, least=True, search=SEARCHED)
+    assert found.confidence(choices) == pytest.approx(confidence, abs=1e-6)
+
+
+def test_a_search_without_rivals_leaves_a_finite_confidence():
+    found = Calibration(0.0, 1.0, 20, least=True, search=SEARCHED)
+    assert found.confidence(Choices((-9.0,), share=1.0)) < 1
+
+
+def test_the_two_parts_are_fitted_apart():
+    """Right with the odds of the share to the power of 0.5, there with those of declining to that of 0.8."""
+    rng = random.Random(3)
+
+    def searched(is_there):
+        odds = rng.uniform(-4, 3)
+        while rng.random() > 1 / (1 + math.exp((-1 if is_there else 1) * 0.8 * odds)):
+            odds = rng.uniform(-4, 3)
+        return Choices((-1.0,), 1 / (1 + math.exp(-rng.uniform(-4, 8))), -math.log1p(math.exp(-odds)))
+
+    episodes = [searched(True) for _ in range(8000)]
+    right = [rng.random() < 1 / (1 + ((1 - one.share) / one.share) ** 0.5) for one in episodes]
+    found = Calibration.fit(episodes, right, [searched(False) for _ in range(8000)]).search
+    assert found.right.slope == pytest.approx(0.5, abs=0.05)
+    assert found.right.intercept == pytest.approx(0.0, abs=0.1)
+    assert found.there.slope == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("lacking", [[], [chosen(-1.0)]])
+def test_without_searches_or_questions_that_lack_their_fact_nothing_is_fitted_for_them(lacking):
+    assert Calibration.fit([chosen(-0.5)] * 30, [True] * 30, lacking).search is None

@@ -11,7 +11,7 @@ import queue
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -79,11 +79,18 @@ class ChooserPolicy:
         Raises:
             ValueError: a prompt does not end with a list of options.
         """
-        request = _Request([self._last_decision(p) for p in prompts], params, deadline, cancelled)
-        self._inbox.put(request)
-        if self._closed:
-            self._refuse(PolicyUnavailableError("the policy engine is closed"))
-        return request.future.result()
+        drawn = self._asked(prompts, params, deadline, cancelled)
+        return [completion for (completion,) in drawn]
+
+    def ranked(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[list[Completion]]:
+        """As `RankingPolicy.ranked`."""
+        return self._asked(prompts, None, deadline, cancelled)
 
     def swap(self, version: str, change: Callable[[Chooser], None]) -> None:
         """Let `change` replace the model's weights between two passes, and clear the encoded texts."""
@@ -98,6 +105,20 @@ class ChooserPolicy:
         self._closed = True
         self._inbox.put(None)
         self._thread.join(timeout=10)
+
+    def _asked(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams | None,
+        deadline: float | None,
+        cancelled: threading.Event | None,
+    ) -> list[list[Completion]]:
+        """The completions of each prompt; see `_Request`."""
+        request = _Request([self._last_decision(p) for p in prompts], params, deadline, cancelled)
+        self._inbox.put(request)
+        if self._closed:
+            self._refuse(PolicyUnavailableError("the policy engine is closed"))
+        return request.future.result()
 
     def _last_decision(self, prompt: Sequence[int]) -> Decision:
         for position, decision in decisions(prompt, self._model.vocabulary):
@@ -151,13 +172,16 @@ class ChooserPolicy:
     def _answer(self, requests: Sequence[_Request]) -> None:
         for request in requests:
             if is_unwanted(request.deadline, request.cancelled):
-                aborted = Completion((), (), FinishReason.ABORTED, self._version)
-                request.future.set_result([aborted for _ in request.decisions])
+                aborted = [Completion((), (), FinishReason.ABORTED, self._version)]
+                found = [] if request.params is None else aborted
+                request.future.set_result([found for _ in request.decisions])
         if wanted := [request for request in requests if not request.future.done()]:
             self._compute(wanted)
 
     def _compute(self, requests: Sequence[_Request]) -> None:
-        asked = [decision for request in requests for decision in request.decisions]
+        sampled = [request for request in requests if request.params is not None]
+        ranking = [request for request in requests if request.params is None]
+        asked = [decision for request in (*sampled, *ranking) for decision in request.decisions]
         rows = {decision: row for row, decision in enumerate(dict.fromkeys(asked))}
         if self._deterministic:
             # The other rows of a batch change the last digits of a sum.
@@ -165,25 +189,41 @@ class ChooserPolicy:
             logits = pad_sequence(parts, batch_first=True, padding_value=float("-inf"))
         else:
             logits = self._model(list(rows), self._encoded(list(rows)))
-        drawn = list(self._drawn(requests, asked, logits[[rows[decision] for decision in asked]]))
-        completions = iter(drawn)
-        for request in requests:
-            request.future.set_result([next(completions) for _ in request.decisions])
+        logits = logits[[rows[decision] for decision in asked]]
+        drawn = sum(len(request.decisions) for request in sampled)
+        found = iter(
+            [
+                *self._drawn(sampled, asked[:drawn], logits[:drawn]),
+                *self._ranked(asked[drawn:], logits[drawn:]),
+            ]
+        )
+        for request in (*sampled, *ranking):
+            request.future.set_result([next(found) for _ in request.decisions])
 
     def _drawn(
         self, requests: Sequence[_Request], asked: Sequence[Decision], logits: Tensor
-    ) -> Iterable[Completion]:
-        params = [request.params for request in requests for _ in request.decisions]
+    ) -> Iterator[list[Completion]]:
+        """One completion of each decision."""
+        params = [one.params for one in requests if one.params is not None for _ in one.decisions]
+        numbers = [number for request in requests for number in range(len(request.decisions))]
         streams = [
-            random.Random()
-            if request.params.seed is None
-            else random.Random(f"{request.params.seed}/{index}")
-            for request in requests
-            for index in range(len(request.decisions))
+            random.Random() if one.seed is None else random.Random(f"{one.seed}/{number}")
+            for one, number in zip(params, numbers, strict=True)
         ]
-        for decision, column, logprob in zip(asked, *draw(logits, params, streams), strict=True):
-            token = decision.options[column].token
-            yield Completion((token,), (logprob,), FinishReason.STOP, self._version)
+        if asked:
+            for decision, column, logprob in zip(asked, *draw(logits, params, streams), strict=True):
+                yield [self._completion(decision, column, logprob)]
+
+    def _ranked(self, asked: Sequence[Decision], logits: Tensor) -> Iterator[list[Completion]]:
+        """All completions of each decision, the likeliest first."""
+        ordered, columns = logits.log_softmax(-1).sort(dim=-1, descending=True, stable=True)
+        for decision, order, logprobs in zip(asked, columns.tolist(), ordered.tolist(), strict=True):
+            options = range(len(decision.options))  # those of a longer row have no probability
+            yield [self._completion(decision, order[place], logprobs[place]) for place in options]
+
+    def _completion(self, decision: Decision, column: int, logprob: float) -> Completion:
+        token = decision.options[column].token
+        return Completion((token,), (logprob,), FinishReason.STOP, self._version)
 
     def _encoded(self, asked: Sequence[Decision]) -> Encoded:
         """The encoded texts of decisions, from the cache or encoded now."""
@@ -258,11 +298,15 @@ class _Kept(Generic[K]):
 
 @dataclass(slots=True, eq=False)
 class _Request:
+    """Attributes:
+    params: how one completion of each decision is sampled; None ranks all.
+    """
+
     decisions: list[Decision]
-    params: SamplingParams
+    params: SamplingParams | None
     deadline: float | None
     cancelled: threading.Event | None
-    future: Future[list[Completion]] = field(default_factory=Future)
+    future: Future[list[list[Completion]]] = field(default_factory=Future)
 
 
 @dataclass(slots=True, eq=False)

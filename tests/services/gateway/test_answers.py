@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kbqa.evidence import Claims, confirmed
@@ -9,7 +11,7 @@ from kbqa.kg.actions import Action
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
+from kbqa.trajectory import ExecutedAction, Search, Status, Trajectory, Turn
 from services.gateway.answers import answers_of, record, status_of, told_action, usage_of
 
 
@@ -181,3 +183,9 @@ def test_usage_counts_each_call_of_the_policy_with_its_whole_prompt():
         "kg_calls": 2,
         "elapsed_ms": 12.346,
     }
+
+
+def test_usage_counts_what_was_searched_beside_an_answer():
+    searched = replace(run("a", actions=[STARRED]), search=Search(0.5, 3, 100, 2))
+    usage = usage_of([searched], kg_calls=1, elapsed_ms=1.0)
+    assert (usage.llm_calls, usage.prompt_tokens, usage.kg_calls) == (2 + 3, 10 + 20 + 100, 1 + 1 + 2)

@@ -7,12 +7,15 @@ import math
 import pytest
 
 from kbqa.client.models import Answer, AnswerResponse, Run, TripleEvidence, TurnRecord, Usage
-from kbqa.confidence import Calibration
+from kbqa.confidence import Calibration, Scaling, SearchCalibration
+from kbqa.protocols.chooser import ChoosingProtocol
+from kbqa.serving.players import Draw
 from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 from services.access.keys import KeyFile
 from services.gateway.answers import confidence_of, withheld
-from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
+from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.services.gateway.streams import events_of, names
+from tests.unit.policies_fixtures import RankingScript
 
 ASK = {"question": "Who starred in Big?", "kg": "films"}
 FOUND = (query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
@@ -185,3 +188,37 @@ def test_only_the_first_run_decides_what_is_missing(document):
 def test_a_threshold_is_a_probability(gateway, least):
     response = gateway(sure(0.5)).post("/v1/answer", json={**ASK, "min_confidence": least})
     assert response.status_code == 422
+
+
+DOUBTS = {"": {"starred": 0.6, "directedby": 0.4}, "starred": {"answer": 1.0}, "directedby": {"answer": 1.0}}
+
+
+def searching():
+    """A policy that searches two episodes, whose confidence is the share of the answers that it takes."""
+    search = SearchCalibration(there=Scaling(50.0, 0.0), right=Scaling(0.0, 1.0))
+    return FixedPolicy(
+        policy=RankingScript(CODEC, DOUBTS),
+        protocol=ChoosingProtocol(),
+        first=Draw(0.0, beam=2),
+        calibration=Calibration(0.0, 1.0, 20, least=True, search=search),
+    )
+
+
+def test_what_a_search_found_is_as_sure_as_its_share(gateway):
+    policies = searching()
+    told = ask(gateway(policies))
+    assert [found["value"] for found in told["answers"]] == ["Elizabeth Perkins", "Tom Hanks"]
+    assert told["confidence"] == pytest.approx(0.6, abs=1e-3)
+    # Two episodes of two turns begin with the same one; the graph is asked for both relations.
+    assert told["usage"]["llm_calls"] == policies.policy.asked == 3
+    assert len(told["runs"][0]["trajectory"]) == 2
+
+
+def test_events_tell_the_episode_that_a_search_took(gateway):
+    with gateway(searching()).stream("POST", "/v1/answer", json={**ASK, "stream": True}) as response:
+        events = events_of(response.iter_lines())
+    actions = [event.action["action"] for event in events if event.event == "action"]
+    assert actions == ["follow_path"]
+    assert names(events)[0] == "linked"
+    assert names(events)[-1] == "done"
+    assert events[-1].document.confidence == pytest.approx(0.6, abs=1e-3)

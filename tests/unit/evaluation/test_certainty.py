@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbqa.confidence import Calibration
+from kbqa.confidence import Calibration, Choices
 from kbqa.evaluation.certainty import measured
 
 AS_IT_IS = Calibration(intercept=0.0, slope=1.0, questions=20)  # the likelihood itself
@@ -14,7 +14,9 @@ def record(likelihood, right, answers=("x",)):
     from math import log
 
     score = None if likelihood is None else log(likelihood)
-    return SimpleNamespace(choices=None if score is None else (score,), is_right=right, answers=answers)
+    return SimpleNamespace(
+        choices=None if score is None else Choices((score,)), is_right=right, answers=answers
+    )
 
 
 def test_each_threshold_has_its_share_of_all_questions():

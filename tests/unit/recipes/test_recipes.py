@@ -44,7 +44,14 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"name.x": 3}, "name is not a section"),
         ({"rollout.top_p": 0}, r"rollout.top_p: .*greater than 0"),
         ({"rollout.top_k": 0}, r"rollout.top_k: .*greater than or equal to 1"),
-        ({"evaluation.top_q": 0.9}, r"evaluation.top_q: unknown key \(known: temperature, top_p, top_k\)"),
+        (
+            {"evaluation.top_q": 0.9},
+            r"evaluation.top_q: unknown key \(known: temperature, top_p, top_k, beam\)",
+        ),
+        (
+            {"evaluation.beam": 3},
+            "evaluation.beam: needs a protocol of choices, and evaluation.temperature: 0",
+        ),
         ({"optimisation.decay": "linear"}, r"optimisation.decay: .*'constant' or 'cosine'"),
         ({"optimisation.betas": [0.9, 1.0]}, r"optimisation.betas.1: .*less than 1"),
         (

@@ -51,6 +51,28 @@ def test_greedily_and_truncated_it_takes_the_likeliest(policy, codec, model):
         assert {c.token_ids for c in drawn} == {(best,)}
 
 
+def test_all_options_are_ranked_the_likeliest_first(policy, codec, model):
+    """Beside a prompt with fewer options, which has no more completions for that."""
+    decisions = [read(codec, model, text)[-1] for text in (ASKED, AGAIN)]
+    found = policy.ranked([tokens(codec, ASKED), tokens(codec, AGAIN)])
+    for decision, completions in zip(decisions, found, strict=True):
+        assert {c.token_ids for c in completions} == {(option.token,) for option in decision.options}
+        with torch.no_grad():
+            logprobs = model([decision])[0].log_softmax(0)[: len(decision.options)]
+        expected = sorted(logprobs.tolist(), reverse=True)
+        assert [c.logprobs[0] for c in completions] == pytest.approx(expected, abs=1e-5)
+
+
+def test_ranking_and_sampling_share_a_pass(policy, codec):
+    with ThreadPoolExecutor(8) as pool:
+        ranked = [pool.submit(policy.ranked, [tokens(codec, AGAIN)]) for _ in range(16)]
+        drawn = [
+            pool.submit(policy.generate, [tokens(codec, AGAIN)], params(temperature=0)) for _ in range(16)
+        ]
+    best = {future.result()[0].token_ids for future in drawn}
+    assert {future.result()[0][0].token_ids for future in ranked} == best
+
+
 def test_texts_are_encoded_once_per_weights(policy, codec, model):
     calls = []
     hook = model.bert.register_forward_hook(lambda *_: calls.append(1))
@@ -94,6 +116,7 @@ def test_what_nobody_waits_for_is_aborted(policy, codec):
     for late in ({"cancelled": cancelled}, {"deadline": time.monotonic() - 1}):
         [completion] = policy.generate([tokens(codec, ASKED)], params(), **late)
         assert completion.finish_reason is FinishReason.ABORTED
+        assert policy.ranked([tokens(codec, ASKED)] * 2, **late) == [[], []]
 
 
 def test_a_closed_engine_says_so(model, codec):
