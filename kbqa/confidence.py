@@ -7,9 +7,9 @@ questions that the policy was not trained on. On graphs that a policy does not k
 says more than the product of all choices, which falls with every hop (docs/measurements/reader.md).
 
 Two things can be wrong with an answer, and a beam search tells them apart: the graph may lack the fact, or
-the policy may have taken another form for the one that is asked for. Of the former, the choice to decline
-says something; of the latter, how likely the episodes with other answers were. Each is scaled by itself:
-P(right) = P(there) P(right | there).
+the policy may have taken another form for the one that is asked for. Of the former, the probability of
+declining says something; of the latter, how likely the episodes with other answers were. Each is scaled by
+itself: P(right) = P(there) P(right | there).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _STEPS = 50  # of Newton's method, which needs five to ten
 _ROUNDING = 1e-9  # of an F1
 _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
 # A likelihood or a share that is nearer to 0 or 1 says no more.
-_LEAST, _LEAST_SHARE = 1e-3, 1e-6
-_UNDECLINED = 3.0  # log-odds that the fact is there, of an episode that does not decline; and the highest
+_LEAST, _LEAST_PRESENCE, _LEAST_SHARE = 1e-3, 1e-4, 1e-6
 _FEWEST = 20  # questions that a calibration needs
 
 
@@ -38,13 +37,12 @@ class Choices(NamedTuple):
     Attributes:
         log_likelihoods: log p of each turn. A turn that declines counts as its opposite: the answers that
             follow are right only if it is wrong.
-        share: as that of a `Search`; None if there was none.
-        declined: the log-likelihood of the turn that declined; None if none did.
+        share, presence: as those of a `Search`; None if there was none.
     """
 
     log_likelihoods: tuple[float, ...]
     share: float | None = None
-    declined: float | None = None
+    presence: float | None = None
 
     @property
     def total(self) -> float:
@@ -83,8 +81,8 @@ class SearchCalibration:
     """How sure a policy is of an answer that a beam search found.
 
     Attributes:
-        there: from the log-odds that declining was wrong, that the graph has the fact.
-        right: from those of the answers' share, that they are right if it has.
+        there: whether the graph has the fact, from the log-odds of its presence.
+        right: whether the answers are right if it has, from the log-odds of their share.
     """
 
     there: Scaling
@@ -92,8 +90,9 @@ class SearchCalibration:
 
     def confidence(self, choices: Choices) -> float:
         """The probability that an answer is right, in (0, 1)."""
+        assert choices.presence is not None
         assert choices.share is not None
-        is_there = self.there.probability(_presence_odds(choices))
+        is_there = self.there.probability(_presence_odds(choices.presence))
         return is_there * self.right.probability(_share_odds(choices.share))
 
 
@@ -136,10 +135,11 @@ class Calibration:
         alone = Scaling.fit([_log_odds(min(one.log_likelihoods)) for one in episodes], right)
         search = None
         shares = [one.share for one in episodes if one.share is not None]
-        if lacking and len(shares) == len(episodes):
+        presences = [one.presence for one in (*episodes, *lacking) if one.presence is not None]
+        if lacking and len(presences) == len(episodes) + len(lacking):
             there = [True] * len(episodes) + [False] * len(lacking)
             search = SearchCalibration(
-                Scaling.fit([_presence_odds(one) for one in (*episodes, *lacking)], there),
+                Scaling.fit(list(map(_presence_odds, presences)), there),
                 Scaling.fit(list(map(_share_odds, shares)), right),
             )
         return cls(alone.intercept, alone.slope, len(right), least=True, search=search)
@@ -154,9 +154,8 @@ def choices_of(trajectory: Trajectory) -> Choices | None:
     """How likely the choices were that led to an episode's answers; None if its engine does not say."""
     if not any(turn.logprobs for turn in trajectory.turns):
         return None
-    share = None if trajectory.search is None else trajectory.search.share
-    declined = next((_log_likelihood(turn) for turn in trajectory.turns if declines(turn.thought)), None)
-    return Choices(log_likelihoods(trajectory.turns), share, declined)
+    likelihoods, search = log_likelihoods(trajectory.turns), trajectory.search
+    return Choices(likelihoods) if search is None else Choices(likelihoods, search.share, search.presence)
 
 
 def log_likelihoods(turns: Sequence[Turn]) -> tuple[float, ...]:
@@ -165,18 +164,21 @@ def log_likelihoods(turns: Sequence[Turn]) -> tuple[float, ...]:
 
 
 def _log_odds(log_likelihood: float) -> float:
-    likelihood = min(max(math.exp(log_likelihood), _LEAST), 1 - _LEAST)
-    return math.log(likelihood / (1 - likelihood))
+    return _logit(math.exp(log_likelihood), _LEAST)
 
 
 def _share_odds(share: float) -> float:
-    share = min(max(share, _LEAST_SHARE), 1 - _LEAST_SHARE)
-    return math.log(share / (1 - share))
+    return _logit(share, _LEAST_SHARE)
 
 
-def _presence_odds(choices: Choices) -> float:
-    """Log-odds that the fact is there, as far as declining tells."""
-    return _UNDECLINED if choices.declined is None else min(_log_odds(choices.declined), _UNDECLINED)
+def _presence_odds(presence: float) -> float:
+    return _logit(presence, _LEAST_PRESENCE)
+
+
+def _logit(probability: float, least: float) -> float:
+    """Log-odds of a probability, which counts as at least `least`, and as at most 1 - `least`."""
+    probability = min(max(probability, least), 1 - least)
+    return math.log(probability / (1 - probability))
 
 
 def _log_likelihood(turn: Turn) -> float:

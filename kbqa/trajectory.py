@@ -208,11 +208,14 @@ class Search:
     """The episodes that a beam search compared with the one that it took.
 
     Attributes:
-        share: the probability of those with the same answers, divided by that of all, in (0, 1].
+        share: the probability of those with the same answers, divided by that of all, in [0, 1].
+        presence: the least probability, over the turns of the one that was taken, of not declining all
+            options; 1 if it could not decline.
         turns, prompt_tokens, actions: what the policy wrote and read for the others, and the graph executed.
     """
 
     share: float
+    presence: float
     turns: int
     prompt_tokens: int
     actions: int

@@ -48,7 +48,6 @@ DATASET = "worlds"
 SEED = 1
 # The world whose questions it is calibrated on, too; not the one that it is measured on.
 FURTHER, FURTHER_SEED = "world-all", 2
-LACKING = 2  # of so many questions about a path of relations, one is asked again without its first fact
 # A relation that is missing is read like one that is there, and two relations like one, so nothing has to be
 # learned of them. Readers that were trained with the former were worse (docs/measurements/reader.md).
 TRAINED_WITH = {"protocol.list_missing": False, "protocol.pass_nameless": False}
@@ -170,8 +169,8 @@ def calibrate(home: Path, version: PolicyVersion) -> Calibration | None:
 
 
 def lacking(dataset: Dataset, graphs: GraphCatalog, home: Path) -> list[Question]:
-    """Some validation questions, about graphs that lack the first fact of each; these graphs are loaded."""
-    asked = [question for question in dataset.splits.validation if question.path][::LACKING]
+    """Validation questions about paths, of graphs that lack the first fact of each; these are loaded."""
+    asked = [question for question in dataset.splits.validation if question.path]
     gone = {(q.kg, topic, q.path[0].relation) for q in asked for topic in q.topic_entities}
     for graph in dataset.graphs:
         if graph.name not in {question.kg for question in asked}:

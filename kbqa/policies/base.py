@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from kbqa.chat import ChatParams, ChatReply, Conversation
 from kbqa.policies.frame import Frame
@@ -124,6 +124,19 @@ class Policy(Protocol):
         ...
 
 
+class Ranking(NamedTuple):
+    """What a policy thinks of the completions of a prompt.
+
+    Attributes:
+        completions: all of them, the likeliest first, with log-probabilities under temperature 1; none if
+            they were aborted.
+        declining: the probability of those that decline all options.
+    """
+
+    completions: Sequence[Completion]
+    declining: float = 0.0
+
+
 @runtime_checkable
 class RankingPolicy(Policy, Protocol):
     """A policy whose completions are one token, of a few that are possible: it can rank them."""
@@ -134,11 +147,11 @@ class RankingPolicy(Policy, Protocol):
         *,
         deadline: float | None = None,
         cancelled: threading.Event | None = None,
-    ) -> list[list[Completion]]:
-        """All completions of each prompt, the likeliest first, with log-probabilities under temperature 1.
+    ) -> list[Ranking]:
+        """Rank the completions of each prompt.
 
         Args:
-            deadline, cancelled: as for `generate`; what was aborted has no completions.
+            deadline, cancelled: as for `generate`.
 
         Raises:
             PolicyUnavailableError, ValueError: as `generate`.

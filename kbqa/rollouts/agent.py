@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from kbqa.chat import ChatParams
 from kbqa.environment import Budget, ChatEpisode, Episode, Play
@@ -70,6 +70,19 @@ class Player(Protocol[EpisodeT]):
         ...
 
 
+class Branches(NamedTuple, Generic[EpisodeT]):
+    """How an episode may go on.
+
+    Attributes:
+        copies: of the episode, each with another turn, the likeliest first; made as they are asked for. There
+            are none if the turns do not come in time.
+        declining: the probability of the turns that decline all options.
+    """
+
+    copies: Iterator[EpisodeT]
+    declining: float
+
+
 @runtime_checkable
 class Searcher(Player[EpisodeT], Protocol[EpisodeT]):
     """A player that can be asked for other turns than one, for a beam search.
@@ -81,11 +94,8 @@ class Searcher(Player[EpisodeT], Protocol[EpisodeT]):
     @property
     def beam(self) -> int: ...
 
-    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Iterator[EpisodeT]]:
-        """For each of several running episodes, copies of it, each with another turn, the likeliest first.
-
-        Returns:
-            Copies are made when they are asked for. An episode whose turns do not come in time has none.
+    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Branches[EpisodeT]]:
+        """Continue each of several running episodes by all turns that the policy may write.
 
         Raises:
             PolicyUnavailableError: the policy does not answer.
@@ -142,7 +152,7 @@ class Agent:
             else:
                 episode.act(completion)
 
-    def branch(self, episodes: Sequence[Episode], sampling: Sampling) -> list[Iterator[Episode]]:
+    def branch(self, episodes: Sequence[Episode], sampling: Sampling) -> list[Branches[Episode]]:
         """As `Searcher.branch`."""
         assert isinstance(self.policy, RankingPolicy)
         ranked = self.policy.ranked(
@@ -150,7 +160,10 @@ class Agent:
             deadline=sampling.deadline,
             cancelled=sampling.cancelled,
         )
-        return [_copies(*each) for each in zip(episodes, ranked, strict=True)]
+        return [
+            Branches(_copies(episode, ranking.completions), ranking.declining)
+            for episode, ranking in zip(episodes, ranked, strict=True)
+        ]
 
 
 def _copies(episode: Episode, completions: Sequence[Completion]) -> Iterator[Episode]:

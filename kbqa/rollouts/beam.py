@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import Generic
 
 from kbqa.answers import answer_set
 from kbqa.confidence import log_likelihoods
-from kbqa.environment.play import Play
 from kbqa.policies.base import is_unwanted
-from kbqa.rollouts.agent import EpisodeT, Player, Sampling, Searcher, consult
+from kbqa.rollouts.agent import Branches, EpisodeT, Player, Sampling, Searcher, consult
 from kbqa.rollouts.linear import Listener, linear_rollout
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Search, Status, Trajectory, declines
@@ -77,32 +77,36 @@ def beam_rollout(
         PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: the question cannot be played.
     """
     tools = QueryCache(player.tools)
-    beam = [player.begin(question)]
-    consult(tools, question, beam)
+    beam = [_Member(player.begin(question))]
+    consult(tools, question, [beam[0].episode])
     looked, read = tools.executed, list[int]()  # tokens before each turn that the policy wrote
     turn = 0
-    while running := [episode for episode in beam if not episode.done]:
+    while running := [member for member in beam if not member.episode.done]:
         if is_unwanted(deadline, cancelled):
             _expire(running)
             break
-        branches = player.branch(running, Sampling(turn, 0.0, None, deadline, cancelled))
-        grown = [list(_continued(copies, player.beam)) for copies in branches]
+        branches = player.branch(
+            [member.episode for member in running], Sampling(turn, 0.0, None, deadline, cancelled)
+        )
+        grown = [list(_continued(*each, player.beam)) for each in zip(running, branches, strict=True)]
         if not any(grown):  # no turn came in time
             _expire(running)
             break
-        read += (likeliest.turns[-1].start for likeliest, *_ in filter(None, grown))
-        ended = [episode for episode in beam if episode.done]
-        beam = sorted([*ended, *chain(*grown)], key=_log_likelihood, reverse=True)[: player.beam]
+        read += (likeliest.episode.turns[-1].start for likeliest, *_ in filter(None, grown))
+        ended = [member for member in beam if member.episode.done]
+        ranked = sorted([*ended, *chain(*grown)], key=lambda member: member.log_likelihood, reverse=True)
+        beam = ranked[: player.beam]
+        consult(tools, question, [member.episode for member in beam])
         turn += 1
-        consult(tools, question, beam)
-    best = next((episode for episode in beam if episode.status is Status.ANSWERED), beam[0])
-    found = best.trajectory()
+    best = next((member for member in beam if member.episode.status is Status.ANSWERED), beam[0])
+    found = best.episode.trajectory()
     if listener is not None:
         for turn_of_best in found.turns:
             listener.wrote(0, turn_of_best, turn_of_best.actions)
             listener.took(0, turn_of_best)
     search = Search(
         _share(best, beam),
+        best.presence,
         turns=len(read) - len(found.turns),
         prompt_tokens=sum(read) - sum(one.start for one in found.turns),
         actions=max(0, tools.executed - looked - len(list(found.actions))),  # equal ones are executed once
@@ -110,36 +114,51 @@ def beam_rollout(
     return replace(found, search=search)
 
 
-def _continued(copies: Iterable[EpisodeT], width: int) -> Iterator[EpisodeT]:
-    """The likeliest copies of an episode; those that decline only as the module says."""
-    rest = iter(copies)
+@dataclass(frozen=True, slots=True)
+class _Member(Generic[EpisodeT]):
+    """An episode of the beam.
+
+    Attributes:
+        presence: as that of a `Search`.
+    """
+
+    episode: EpisodeT
+    presence: float = 1.0
+
+    @property
+    def log_likelihood(self) -> float:
+        return sum(log_likelihoods(self.episode.turns))
+
+    @property
+    def declines(self) -> bool:
+        return declines(self.episode.turns[-1].thought)
+
+    @property
+    def answers(self) -> frozenset[str]:
+        return answer_set(answer.text for answer in self.episode.answers)
+
+
+def _continued(
+    member: _Member[EpisodeT], branches: Branches[EpisodeT], width: int
+) -> Iterator[_Member[EpisodeT]]:
+    """A member with its likeliest turns; those that decline only as the module says."""
+    presence = min(member.presence, 1 - branches.declining)
+    rest = (_Member(copy, presence) for copy in branches.copies)
     for first in rest:
         yield first
-        if not _declines(first):
-            yield from islice((copy for copy in rest if not _declines(copy)), width - 1)
+        if not first.declines:
+            yield from islice((other for other in rest if not other.declines), width - 1)
         return
 
 
-def _declines(episode: Play) -> bool:
-    return declines(episode.turns[-1].thought)
+def _expire(members: Iterable[_Member[EpisodeT]]) -> None:
+    for member in members:
+        member.episode.expire()
 
 
-def _log_likelihood(episode: Play) -> float:
-    return sum(log_likelihoods(episode.turns))
-
-
-def _expire(episodes: Iterable[Play]) -> None:
-    for episode in episodes:
-        episode.expire()
-
-
-def _share(best: Play, beam: Sequence[Play]) -> float:
+def _share(best: _Member[EpisodeT], beam: Sequence[_Member[EpisodeT]]) -> float:
     """The share of the beam's probability that is in episodes with the best one's answers."""
-    likeliest = max(map(_log_likelihood, beam))
-    weights = [(math.exp(_log_likelihood(one) - likeliest), _answers(one)) for one in beam]
-    same = sum(weight for weight, answers in weights if answers == _answers(best))
+    likeliest = max(member.log_likelihood for member in beam)
+    weights = [(math.exp(member.log_likelihood - likeliest), member.answers) for member in beam]
+    same = sum(weight for weight, answers in weights if answers == best.answers)
     return same / sum(weight for weight, _ in weights)
-
-
-def _answers(episode: Play) -> frozenset[str]:
-    return answer_set(answer.text for answer in episode.answers)

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from kbqa.policies.base import Completion, FinishReason, SamplingParams
+from kbqa.policies.base import Completion, FinishReason, Ranking, SamplingParams
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, train_tokenizer
@@ -74,13 +74,13 @@ class RankingScript(ScriptedPolicy):
         super().__init__(codec, lambda prompt: "<0>")
         self._table, self.asked = table, 0
 
-    def ranked(self, prompts, *, deadline=None, cancelled=None) -> list[list[Completion]]:
+    def ranked(self, prompts, *, deadline=None, cancelled=None) -> list[Ranking]:
         return [self._ranked(self._codec.decode(prompt)) for prompt in prompts]
 
     def generate(self, prompts, params, *, deadline=None, cancelled=None) -> list[Completion]:
-        return [ranked[0] for ranked in self.ranked(prompts)]
+        return [ranking.completions[0] for ranking in self.ranked(prompts)]
 
-    def _ranked(self, prompt: str) -> list[Completion]:
+    def _ranked(self, prompt: str) -> Ranking:
         self.asked += 1
         lists = re.findall(r"<options>(.*?)</options>(?:<(\d+)>)?", prompt.replace(" ", ""))
         said = [dict(re.findall(r"<(\d+)>(?:<\w+>)*([^<]*)", options)) for options, _ in lists]
@@ -88,7 +88,7 @@ class RankingScript(ScriptedPolicy):
         table = self._table.get(taken[-1] if taken else "", {})
         weights = {number: table.get(words, 1e-6) for number, words in said[-1].items()}
         total = sum(weights.values())
-        return [
+        completions = [
             Completion(
                 tuple(self._codec.encode([Segment(f"<{number}>")])),
                 (math.log(weight / total),),
@@ -97,3 +97,5 @@ class RankingScript(ScriptedPolicy):
             )
             for number, weight in sorted(weights.items(), key=lambda item: -item[1])
         ]
+        declining = sum(weight for number, weight in weights.items() if said[-1][number] == "noneofthese")
+        return Ranking(completions, declining / total)

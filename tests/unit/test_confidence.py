@@ -80,17 +80,15 @@ def test_answers_after_declining_are_right_only_if_that_was_wrong():
     declined = Turn(0, 1, (math.log(0.9),), "<3>", Status.OK, DECLINED)
     answered = Turn(1, 2, (math.log(0.8),), "<1>", Status.ANSWERED)
     episode = Trajectory((), (declined, answered), Status.ANSWERED)
-    choices = choices_of(episode)
-    assert choices.log_likelihoods == pytest.approx((math.log(0.1), math.log(0.8)))
-    assert choices.declined == pytest.approx(math.log(0.1))
+    assert choices_of(episode).log_likelihoods == pytest.approx((math.log(0.1), math.log(0.8)))
     certain = Trajectory((), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED)
     assert all(map(math.isfinite, choices_of(certain).log_likelihoods))
 
 
 def test_the_share_of_a_search_is_among_the_choices():
     turns = (Turn(0, 1, (-0.5,), "<1>", Status.ANSWERED),)
-    episode = Trajectory((), turns, Status.ANSWERED, search=Search(0.75, 2, 40, 1))
-    assert choices_of(episode) == Choices((-0.5,), share=0.75)
+    episode = Trajectory((), turns, Status.ANSWERED, search=Search(0.75, 0.9, 2, 40, 1))
+    assert choices_of(episode) == Choices((-0.5,), share=0.75, presence=0.9)
 
 
 SEARCHED = SearchCalibration(Scaling(0.0, 1.0), Scaling(0.0, 1.0))
@@ -99,11 +97,10 @@ SEARCHED = SearchCalibration(Scaling(0.0, 1.0), Scaling(0.0, 1.0))
 @pytest.mark.parametrize(
     ("choices", "confidence"),
     [
-        # The fact is there with the odds of exp(3) if the policy did not decline.
-        (Choices((-9.0,), share=0.8), 0.8 / (1 + math.exp(-3))),
-        (Choices((-9.0,), share=0.8, declined=math.log(0.3)), 0.8 * 0.3),
-        # To decline with little conviction says no more than not to decline.
-        (Choices((-9.0,), share=0.8, declined=math.log(0.999)), 0.8 / (1 + math.exp(-3))),
+        (Choices((-9.0,), share=0.8, presence=0.3), 0.8 * 0.3),
+        # Nothing is certain.
+        (Choices((-9.0,), share=0.8, presence=1.0), 0.8 * 0.9999),
+        (Choices((-9.0,), share=1.0, presence=0.3), (1 - 1e-6) * 0.3),
         # What was not searched is as sure as its least likely choice.
         (chosen(math.log(0.6), math.log(0.5)), 0.5),
     ],
@@ -113,20 +110,15 @@ def test_a_fact_has_to_be_there_and_the_form_has_to_be_the_right_one(choices, co
     assert found.confidence(choices) == pytest.approx(confidence, abs=1e-6)
 
 
-def test_a_search_without_rivals_leaves_a_finite_confidence():
-    found = Calibration(0.0, 1.0, 20, least=True, search=SEARCHED)
-    assert found.confidence(Choices((-9.0,), share=1.0)) < 1
-
-
 def test_the_two_parts_are_fitted_apart():
-    """Right with the odds of the share to the power of 0.5, there with those of declining to that of 0.8."""
+    """Right with the odds of the share to the power of 0.5, there with those of presence to that of 0.8."""
     rng = random.Random(3)
 
     def searched(is_there):
         odds = rng.uniform(-4, 3)
         while rng.random() > 1 / (1 + math.exp((-1 if is_there else 1) * 0.8 * odds)):
             odds = rng.uniform(-4, 3)
-        return Choices((-1.0,), 1 / (1 + math.exp(-rng.uniform(-4, 8))), -math.log1p(math.exp(-odds)))
+        return Choices((-1.0,), 1 / (1 + math.exp(-rng.uniform(-4, 8))), 1 / (1 + math.exp(-odds)))
 
     episodes = [searched(True) for _ in range(8000)]
     right = [rng.random() < 1 / (1 + ((1 - one.share) / one.share) ** 0.5) for one in episodes]

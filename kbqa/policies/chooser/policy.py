@@ -7,6 +7,7 @@ last change of weights, and answers the requests with one pass of the head.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import random
 import threading
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from kbqa.errors import PolicyUnavailableError
-from kbqa.policies.base import Completion, FinishReason, SamplingParams, is_unwanted
+from kbqa.policies.base import Completion, FinishReason, Ranking, SamplingParams, is_unwanted
 from kbqa.policies.chooser.encoding import Encoded, Ids
 from kbqa.policies.chooser.model import Chooser, relations_of
 from kbqa.policies.chooser.reading import Decision, Words, decisions
@@ -79,8 +80,7 @@ class ChooserPolicy:
         Raises:
             ValueError: a prompt does not end with a list of options.
         """
-        drawn = self._asked(prompts, params, deadline, cancelled)
-        return [completion for (completion,) in drawn]
+        return [drawn.completions[0] for drawn in self._asked(prompts, params, deadline, cancelled)]
 
     def ranked(
         self,
@@ -88,7 +88,7 @@ class ChooserPolicy:
         *,
         deadline: float | None = None,
         cancelled: threading.Event | None = None,
-    ) -> list[list[Completion]]:
+    ) -> list[Ranking]:
         """As `RankingPolicy.ranked`."""
         return self._asked(prompts, None, deadline, cancelled)
 
@@ -112,8 +112,8 @@ class ChooserPolicy:
         params: SamplingParams | None,
         deadline: float | None,
         cancelled: threading.Event | None,
-    ) -> list[list[Completion]]:
-        """The completions of each prompt; see `_Request`."""
+    ) -> list[Ranking]:
+        """The completions of each prompt, or the one that was sampled; see `_Request`."""
         request = _Request([self._last_decision(p) for p in prompts], params, deadline, cancelled)
         self._inbox.put(request)
         if self._closed:
@@ -172,8 +172,8 @@ class ChooserPolicy:
     def _answer(self, requests: Sequence[_Request]) -> None:
         for request in requests:
             if is_unwanted(request.deadline, request.cancelled):
-                aborted = [Completion((), (), FinishReason.ABORTED, self._version)]
-                found = [] if request.params is None else aborted
+                aborted = Completion((), (), FinishReason.ABORTED, self._version)
+                found = Ranking([] if request.params is None else [aborted])
                 request.future.set_result([found for _ in request.decisions])
         if wanted := [request for request in requests if not request.future.done()]:
             self._compute(wanted)
@@ -202,7 +202,7 @@ class ChooserPolicy:
 
     def _drawn(
         self, requests: Sequence[_Request], asked: Sequence[Decision], logits: Tensor
-    ) -> Iterator[list[Completion]]:
+    ) -> Iterator[Ranking]:
         """One completion of each decision."""
         params = [one.params for one in requests if one.params is not None for _ in one.decisions]
         numbers = [number for request in requests for number in range(len(request.decisions))]
@@ -212,14 +212,21 @@ class ChooserPolicy:
         ]
         if asked:
             for decision, column, logprob in zip(asked, *draw(logits, params, streams), strict=True):
-                yield [self._completion(decision, column, logprob)]
+                yield Ranking([self._completion(decision, column, logprob)])
 
-    def _ranked(self, asked: Sequence[Decision], logits: Tensor) -> Iterator[list[Completion]]:
-        """All completions of each decision, the likeliest first."""
-        ordered, columns = logits.log_softmax(-1).sort(dim=-1, descending=True, stable=True)
-        for decision, order, logprobs in zip(asked, columns.tolist(), ordered.tolist(), strict=True):
-            options = range(len(decision.options))  # those of a longer row have no probability
-            yield [self._completion(decision, order[place], logprobs[place]) for place in options]
+    def _ranked(self, asked: Sequence[Decision], logits: Tensor) -> Iterator[Ranking]:
+        """All completions of each decision."""
+        for decision, logprobs in zip(asked, logits.log_softmax(-1).tolist(), strict=True):
+            options = range(len(decision.options))  # a longer row's have no probability
+            yield Ranking(
+                [
+                    self._completion(decision, column, logprobs[column])
+                    for column in sorted(options, key=logprobs.__getitem__, reverse=True)
+                ],
+                sum(
+                    math.exp(logprobs[column]) for column in options if not decision.options[column].leads_on
+                ),
+            )
 
     def _completion(self, decision: Decision, column: int, logprob: float) -> Completion:
         token = decision.options[column].token
@@ -306,7 +313,7 @@ class _Request:
     params: SamplingParams | None
     deadline: float | None
     cancelled: threading.Event | None
-    future: Future[list[list[Completion]]] = field(default_factory=Future)
+    future: Future[list[Ranking]] = field(default_factory=Future)
 
 
 @dataclass(slots=True, eq=False)

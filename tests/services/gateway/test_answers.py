@@ -186,6 +186,6 @@ def test_usage_counts_each_call_of_the_policy_with_its_whole_prompt():
 
 
 def test_usage_counts_what_was_searched_beside_an_answer():
-    searched = replace(run("a", actions=[STARRED]), search=Search(0.5, 3, 100, 2))
+    searched = replace(run("a", actions=[STARRED]), search=Search(0.5, 1.0, 3, 100, 2))
     usage = usage_of([searched], kg_calls=1, elapsed_ms=1.0)
     assert (usage.llm_calls, usage.prompt_tokens, usage.kg_calls) == (2 + 3, 10 + 20 + 100, 1 + 1 + 2)

@@ -11,6 +11,7 @@ from kbqa.environment import Budget
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.base import Ranking
 from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.rollouts import Agent, answering_rollout
@@ -44,6 +45,7 @@ def test_the_share_is_that_of_all_episodes_with_the_same_answers():
     """Of 0.4 for Babbage and 0.3 for Byron or Southey, the other one of which the beam has no place for."""
     found = answering_rollout(agent({**UNSURE, "friend": {"answer": 1.0}}), question(), 0.0)
     assert found.search.share == pytest.approx(0.4 / 0.7, abs=1e-3)
+    assert found.search.presence == 1
     alone = answering_rollout(agent({"": {"parent": 1.0}, "parent": {"answer": 1.0}}), question(), 0.0)
     assert alone.search.share == pytest.approx(1.0, abs=1e-3)
 
@@ -73,6 +75,7 @@ def test_an_episode_that_declines_does_so_alone():
     assert [turn.thought for turn in found.turns] == [DECLINED, "", ""]
     assert found.answers == ("Babbage",)
     assert found.search.share == pytest.approx(2 / 3, abs=1e-3)
+    assert found.search.presence == pytest.approx(0.3, abs=1e-3)
 
 
 def test_no_other_episode_declines():
@@ -86,6 +89,7 @@ def test_no_other_episode_declines():
     assert [turn.thought for turn in found.turns] == ["", ""]
     assert found.answers == ("Babbage",)
     assert found.search.share == pytest.approx(0.5 / 0.6, abs=1e-3)
+    assert found.search.presence == pytest.approx(0.6, abs=1e-3)
 
 
 def test_a_listener_hears_the_turns_of_the_episode_that_is_taken():
@@ -106,7 +110,7 @@ class Late(RankingScript):
     """Nobody waits for its second turn."""
 
     def ranked(self, prompts, *, deadline=None, cancelled=None):
-        return super().ranked(prompts) if self.asked == 0 else [[] for _ in prompts]
+        return super().ranked(prompts) if self.asked == 0 else [Ranking([]) for _ in prompts]
 
 
 def test_turns_that_do_not_come_in_time_end_the_search():

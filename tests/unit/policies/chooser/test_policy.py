@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import FinishReason, SamplingParams, Truncation
+from kbqa.policies.base import FinishReason, Ranking, SamplingParams, Truncation
 from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
 from kbqa.policies.in_process import open_policy
 from tests.unit.policies.chooser.episodes import AGAIN, ASKED, read, tokens
@@ -55,12 +56,27 @@ def test_all_options_are_ranked_the_likeliest_first(policy, codec, model):
     """Beside a prompt with fewer options, which has no more completions for that."""
     decisions = [read(codec, model, text)[-1] for text in (ASKED, AGAIN)]
     found = policy.ranked([tokens(codec, ASKED), tokens(codec, AGAIN)])
-    for decision, completions in zip(decisions, found, strict=True):
+    for decision, (completions, declining) in zip(decisions, found, strict=True):
+        assert declining == 0
         assert {c.token_ids for c in completions} == {(option.token,) for option in decision.options}
         with torch.no_grad():
             logprobs = model([decision])[0].log_softmax(0)[: len(decision.options)]
         expected = sorted(logprobs.tolist(), reverse=True)
         assert [c.logprobs[0] for c in completions] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_options_that_decline_have_a_probability_together(forms):
+    model, codec = forms
+    asked = (
+        "<question>who wrote <topic> ?</question><options><0> answer<1> directed by<2><missing> written by"
+        "<3><none> none of these</options>"
+    )
+    policy = ChooserPolicy(model, "v")
+    [(completions, declining)] = policy.ranked([tokens(codec, asked)])
+    policy.close()
+    found = {codec.decode(c.token_ids): math.exp(c.logprobs[0]) for c in completions}
+    assert declining == pytest.approx(found["<2>"] + found["<3>"])
+    assert sum(found.values()) == pytest.approx(1)
 
 
 def test_ranking_and_sampling_share_a_pass(policy, codec):
@@ -70,7 +86,7 @@ def test_ranking_and_sampling_share_a_pass(policy, codec):
             pool.submit(policy.generate, [tokens(codec, AGAIN)], params(temperature=0)) for _ in range(16)
         ]
     best = {future.result()[0].token_ids for future in drawn}
-    assert {future.result()[0][0].token_ids for future in ranked} == best
+    assert {future.result()[0].completions[0].token_ids for future in ranked} == best
 
 
 def test_texts_are_encoded_once_per_weights(policy, codec, model):
@@ -116,7 +132,7 @@ def test_what_nobody_waits_for_is_aborted(policy, codec):
     for late in ({"cancelled": cancelled}, {"deadline": time.monotonic() - 1}):
         [completion] = policy.generate([tokens(codec, ASKED)], params(), **late)
         assert completion.finish_reason is FinishReason.ABORTED
-        assert policy.ranked([tokens(codec, ASKED)] * 2, **late) == [[], []]
+        assert policy.ranked([tokens(codec, ASKED)] * 2, **late) == [Ranking([])] * 2
 
 
 def test_a_closed_engine_says_so(model, codec):
