@@ -12,7 +12,7 @@ from kbqa.client.events import ErrorEvent
 from kbqa.client.models import AnswerResponse
 from kbqa.kg.actions import Action, ActionResult, GraphTools
 from kbqa.rollouts import Player, Searcher
-from kbqa.rollouts.agent import EpisodeT, Sampling
+from kbqa.rollouts.agent import Branches, EpisodeT, Sampling
 from kbqa.telemetry.metrics import Metrics
 from kbqa.tracing import span
 from kbqa.trajectory import Question
@@ -99,7 +99,7 @@ class TimedPlayer(Generic[EpisodeT]):
     def beam(self) -> int:
         return self._player.beam if isinstance(self._player, Searcher) else 1
 
-    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Iterator[EpisodeT]]:
+    def branch(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> list[Branches[EpisodeT]]:
         assert isinstance(self._player, Searcher)
         with self._meter.timed("policy"):
             return self._player.branch(episodes, sampling)

@@ -107,7 +107,7 @@ def test_the_first_run_is_greedy_and_the_others_are_sampled_unless_the_recipe_sa
     sampled.clear()
     first, others = Draw(0.2, Truncation(0.9)), Draw(0.7, Truncation(1.0, 20))
     post(gateway(FixedPolicy(policy=policy, first=first, others=others)), n_runs=3)
-    assert sampled == [(1, *first), (2, *others)]
+    assert sampled == [(1, first.temperature, first.truncation), (2, others.temperature, others.truncation)]
 
 
 @pytest.mark.parametrize(
