@@ -105,7 +105,7 @@ bench-pathquestion: setup ## the same on PathQuestion, with three splits by path
 bench-curves: setup ## train the reader on MetaQA for five minutes, with 100, 1,000 and all question-answer pairs (half an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.curves
 
-bench-reader: setup ## ask the shipped reader about graphs that it has never seen (10 minutes, KBQA_DATA); as root, installs WordNet
+bench-reader: setup ## ask the shipped reader about graphs that it has never seen (20 minutes, KBQA_DATA); as root, installs WordNet
 	@bash scripts/wordnet.sh
 	@$(BIN)/python -m benchmarks.reader
 

@@ -142,7 +142,7 @@ def _continued(
     member: _Member[EpisodeT], branches: Branches[EpisodeT], width: int
 ) -> Iterator[_Member[EpisodeT]]:
     """A member with its likeliest turns; those that decline only as the module says."""
-    presence = min(member.presence, 1 - branches.declining)
+    presence = min(member.presence, max(0.0, 1 - branches.declining))
     rest = (_Member(copy, presence) for copy in branches.copies)
     for first in rest:
         yield first
