@@ -57,6 +57,7 @@ KG_R1 = {  # table 8, D.4, 3.3
 }
 KG_R1_AS_RELEASED = KG_R1 | {
     "protocol.relations": "hierarchical",
+    "rollout.max_turn_tokens": 256,
     "rollout.max_turns": 7 + 1,
     "reward.w_f1": 0.5,
     "reward.w_retrieval": 0.5,
