@@ -79,8 +79,7 @@ def beam_rollout(
     tools = QueryCache(player.tools)
     beam = [_Member(player.begin(question))]
     consult(tools, question, [beam[0].episode])
-    looked, read = tools.executed, list[int]()  # tokens before each turn that the policy wrote
-    turn = 0
+    looked, read, turn = tools.executed, list[int](), 0
     while running := [member for member in beam if not member.episode.done]:
         if is_unwanted(deadline, cancelled):
             _expire(running)
@@ -101,17 +100,8 @@ def beam_rollout(
     best = next((member for member in beam if member.episode.status is Status.ANSWERED), beam[0])
     found = best.episode.trajectory()
     if listener is not None:
-        for turn_of_best in found.turns:
-            listener.wrote(0, turn_of_best, turn_of_best.actions)
-            listener.took(0, turn_of_best)
-    search = Search(
-        _share(best, beam),
-        best.presence,
-        turns=len(read) - len(found.turns),
-        prompt_tokens=sum(read) - sum(one.start for one in found.turns),
-        actions=max(0, tools.executed - looked - len(list(found.actions))),  # equal ones are executed once
-    )
-    return replace(found, search=search)
+        _tell(listener, found)
+    return replace(found, search=_search(best, beam, found, read, tools.executed - looked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +139,35 @@ def _continued(
         if not first.declines:
             yield from islice((other for other in rest if not other.declines), width - 1)
         return
+
+
+def _search(
+    best: _Member[EpisodeT],
+    beam: Sequence[_Member[EpisodeT]],
+    found: Trajectory,
+    read: Sequence[int],
+    executed: int,
+) -> Search:
+    """What is kept of a search.
+
+    Args:
+        found: the best episode.
+        read: tokens before each turn that the policy wrote.
+        executed: actions of all turns; equal ones are executed once.
+    """
+    return Search(
+        _share(best, beam),
+        best.presence,
+        turns=len(read) - len(found.turns),
+        prompt_tokens=sum(read) - sum(turn.start for turn in found.turns),
+        actions=max(0, executed - len(list(found.actions))),
+    )
+
+
+def _tell(listener: Listener, found: Trajectory) -> None:
+    for turn in found.turns:
+        listener.wrote(0, turn, turn.actions)
+        listener.took(0, turn)
 
 
 def _expire(members: Iterable[_Member[EpisodeT]]) -> None:
