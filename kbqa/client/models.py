@@ -24,7 +24,8 @@ class AnswerRequest(BaseModel):
             question).
         graph: id of a per-question subgraph.
         recipe: recipe that the policy must have been trained with.
-        n_runs: number of runs; their answers are merged. The first is greedy, the others are sampled.
+        n_runs: number of runs; their answers are merged. The first takes the policy's likeliest choices, the
+            others are sampled.
         max_turns: maximum number of turns per run (default: the recipe's).
         timeout_s: timeout in seconds; the answer then contains what has been found.
         stream: send every step as server-sent events (see `events`), with the document as the last one.

@@ -21,7 +21,7 @@ _ROWS, _CACHED_TOKENS = 64, 131_072
 def answered(
     version: PolicyVersion, questions: Sequence[Question], tools: ListedGraphTools
 ) -> Sequence[Record]:
-    """What a version answers, one greedy episode a question, in their order.
+    """What a version answers, one episode a question, as it answers users, in their order.
 
     Raises:
         PolicyError, GraphError: it cannot be asked, or the graph does not answer.
@@ -35,7 +35,7 @@ def answered(
 def episodes(
     version: PolicyVersion, questions: Sequence[Question], tools: ListedGraphTools
 ) -> Sequence[Trajectory]:
-    """How a version answers, one greedy episode a question, in their order.
+    """How a version answers, one episode a question, as it answers users, in their order.
 
     Raises:
         PolicyError, GraphError: it cannot be asked, or the graph does not answer.

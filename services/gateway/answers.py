@@ -46,7 +46,7 @@ def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerSt
 
 
 def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | None:
-    """The probability that a greedy run's answers are right; None if it has none, or if nobody knows."""
+    """The probability that a first run's answers are right; None if it has none, or if nobody knows."""
     if calibration is None or not run.answers or (choices := choices_of(run)) is None:
         return None
     return round(calibration.confidence(choices), 3)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kbqa.client.events import LinkedEvent
 from kbqa.client.models import AnswerRequest, Candidate, Linking, MentionModel
@@ -94,11 +93,16 @@ def ask(asking: Asking, progress: Progress) -> None:
             break
         player = TimedPlayer(players.player(asking.tools, first, budget), asking.meter)
         temperature, listener = players.draw(first).temperature, progress.listener(first)
-        until: dict[str, Any] = {"deadline": asking.deadline, "cancelled": asking.cancelled}
+        deadline, cancelled = asking.deadline, asking.cancelled
         if first == 0:
-            runs = [answering_rollout(player, question, temperature, listener=listener, **until)]
+            answering = answering_rollout(
+                player, question, temperature, deadline=deadline, cancelled=cancelled, listener=listener
+            )
+            runs = [answering]
         else:
-            runs = linear_rollout(player, question, n, temperature, listener=listener, **until)
+            runs = linear_rollout(
+                player, question, n, temperature, deadline=deadline, cancelled=cancelled, listener=listener
+            )
         if runs[0].status is Status.OUT_OF_TOKENS and not runs[0].turns:
             raise PromptTooLongError(len(runs[0].token_ids), budget.max_tokens)
         progress.finish(first, runs)

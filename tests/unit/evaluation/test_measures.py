@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kbqa.evaluation.measures import METRICS, measure, named_answers
 from kbqa.judges import MatchingJudge, Verdict
-from kbqa.trajectory import Status, Trajectory
+from kbqa.trajectory import Search, Status, Trajectory
 from tests.unit.episodes import question, turn
 from tests.unit.evaluation.cases import EMPTY, FAILED, FOUND, episode
 
@@ -46,6 +48,12 @@ def test_what_an_answer_takes():
     # Learning-to-Refine: an empty result was executed, a format error was not.
     assert (found["executability"].value, found["executability"].weight) == (2, 3)
     assert found["retrieval"].value == 1
+
+
+def test_what_was_searched_beside_an_answer_are_calls_of_the_model_too():
+    searched = replace(episode("Byron", queries=[FOUND]), search=Search(0.5, 1.0, 3, 100, 2))
+    found = measure(question(), [searched], None)
+    assert (found["turns"].value, found["llm_calls"].value) == (2, 2 + 3)
 
 
 def test_tokens_of_messages_are_those_that_the_server_counted():
