@@ -1,8 +1,9 @@
 """Trains the policy that kbqa ships, and puts it into the package.
 
 The run is that of `kbqa train --dataset worlds --recipe reader`, in var/reader. It is resumed if it was
-interrupted. Then some weights of the policy's head are set by hand, and its confidence is calibrated on the
-validation questions of worlds that it was not trained on, of which some lack the fact that is asked for.
+interrupted. Then some weights of the policy's head are set by hand, a re-ranker is trained for its forms
+(`reranker.py`), and its confidence is calibrated on the validation questions of worlds that it was not
+trained on, of which some lack the fact that is asked for.
 Its adapter is stored in half precision in kbqa/policies/reader, its digest in kbqa/bases/known.py. WordNet
 must be installed (scripts/wordnet.sh).
 """
@@ -19,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from reranker import WEIGHTS, train_reranker
 from safetensors.torch import load_file, save_file
 
 from kbqa.confidence import Calibration, Choices
@@ -26,7 +28,9 @@ from kbqa.datasets.catalog import load_dataset
 from kbqa.datasets.dataset import Dataset
 from kbqa.errors import RunNotFoundError
 from kbqa.evaluation import evaluate
+from kbqa.kg.actions import GraphTools
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.policies.adapters import RERANKER
 from kbqa.policy_store import PolicyStore, PolicyVersion, open_store
 from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
 from kbqa.policy_store.shipped import READER
@@ -36,18 +40,17 @@ from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train as run_to_its_end
 from kbqa.trajectory import Question
-from services.cli.candidates import open_candidate
+from services.cli.candidates import EvaluatedPolicy, open_candidate
 from services.cli.graphs import load_graphs, local_tools
 
 _EVERY_S = 30.0  # between two lines about the run
 ROOT = Path(__file__).parents[1]
 INTO = ROOT / "kbqa" / "policies" / "reader"
 KNOWN = ROOT / "kbqa" / "bases" / "known.py"
-WEIGHTS = "adapter_model.safetensors"
 DATASET = "worlds"
 SEED = 1
-# The world whose questions it is calibrated on, too; not the one that it is measured on.
-FURTHER, FURTHER_SEED = "world-all", 2
+# About as many questions of each kind; not the worlds that it is measured on.
+CALIBRATED_ON = ((DATASET, SEED), *(("world-all", seed) for seed in (2, 3, 4)))
 # A relation that is missing is read like one that is there, and two relations like one, so nothing has to be
 # learned of them. Readers that were trained with the former were worse (docs/measurements/reader.md).
 TRAINED_WITH = {"protocol.list_missing": False, "protocol.pass_nameless": False}
@@ -71,7 +74,8 @@ def main() -> int:
     torch.set_num_threads(1)  # another number gives other digits
     home = ROOT / "var" / "reader"
     trained = train(home)
-    shipped = publish(home, trained, calibrate(home, publish(home, trained, None)))
+    reranker = train_reranker(home, publish(home, trained))
+    shipped = publish(home, trained, reranker, calibrate(home, publish(home, trained, reranker)))
     ship(shipped)
     digest = shipped.manifest.files[WEIGHTS]
     source = KNOWN.read_text(encoding="utf-8")
@@ -114,8 +118,17 @@ def tell(directory: RunDirectory, over: threading.Event) -> None:
         sys.stdout.flush()
 
 
-def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
-    """The version with what is `SET`, in half precision."""
+def publish(
+    home: Path,
+    trained: PolicyVersion,
+    reranker: Path | None = None,
+    calibration: Calibration | None = None,
+) -> PolicyVersion:
+    """The version with what is `SET`, in half precision.
+
+    Args:
+        reranker: directory of its re-ranker.
+    """
     manifest, recipe = trained.manifest, load_recipe(READER)
 
     def write(into: Path) -> None:
@@ -124,6 +137,10 @@ def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None)
         weights = load_file(trained.path / WEIGHTS)
         weights |= {HEAD + name: torch.tensor(value) for name, value in SET.items()}
         save_file({name: tensor.to(torch.float16) for name, tensor in weights.items()}, into / WEIGHTS)
+        if reranker is not None:
+            (into / RERANKER).mkdir()
+            for name in (WEIGHTS, "adapter_config.json"):
+                shutil.copyfile(reranker / name, into / RERANKER / name)
 
     aside = home / "shipped"
     shutil.rmtree(aside, ignore_errors=True)
@@ -143,29 +160,31 @@ def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None)
 
 def calibrate(home: Path, version: PolicyVersion) -> Calibration | None:
     """Fit how sure a version is on validation questions of worlds that it was not trained on."""
-    load_graphs(home, DATASET, SEED)
-    load_graphs(home, FURTHER, FURTHER_SEED)
-    worlds, further = load_dataset(DATASET, SEED), load_dataset(FURTHER, FURTHER_SEED)
-    candidate = open_candidate(str(version.path), home, None, recipe=None, baseline=None)
-    with closing(GraphCatalog(home)) as graphs, closing(candidate):
-        tools = local_tools(graphs, home)
-
-        def answered(questions: Sequence[Question]) -> list[tuple[Choices, bool]]:
-            player, temperature = candidate.play(tools, 0)
-            episodes = many_rollouts(player, questions, temperature, seed=SEED)
-            played = ((questions[place], [episode]) for place, episode in episodes)
-            records = evaluate(played, candidate.judge).records
-            return [
-                (record.choices, record.is_right) for record in records if record.choices and record.answers
-            ]
-
-        known = answered([*worlds.splits.validation, *further.splits.validation])
-        unknown = answered(lacking(worlds, graphs, home))
+    known, unknown = list[tuple[Choices, bool]](), list[tuple[Choices, bool]]()
+    with closing(open_candidate(str(version.path), home, None, recipe=None, baseline=None)) as candidate:
+        for name, seed in CALIBRATED_ON:
+            load_graphs(home, name, seed)  # in place of those of another seed
+            dataset = load_dataset(name, seed)
+            with closing(GraphCatalog(home)) as graphs:
+                tools = local_tools(graphs, home)
+                known += answered(candidate, tools, dataset.splits.validation)
+                unknown += answered(candidate, tools, lacking(dataset, graphs, home))
     return Calibration.fit(
         [choices for choices, _ in known],
         [right for _, right in known],
         [choices for choices, _ in unknown],
     )
+
+
+def answered(
+    candidate: EvaluatedPolicy, tools: GraphTools, questions: Sequence[Question]
+) -> list[tuple[Choices, bool]]:
+    """How likely the choices were that led to answers, and whether these are right."""
+    player, temperature = candidate.play(tools, 0)
+    episodes = many_rollouts(player, questions, temperature, seed=SEED)
+    played = ((questions[place], [episode]) for place, episode in episodes)
+    records = evaluate(played, candidate.judge).records
+    return [(record.choices, record.is_right) for record in records if record.choices and record.answers]
 
 
 def lacking(dataset: Dataset, graphs: GraphCatalog, home: Path) -> list[Question]:
@@ -191,8 +210,8 @@ def lacking(dataset: Dataset, graphs: GraphCatalog, home: Path) -> list[Question
 def ship(version: PolicyVersion) -> None:
     """Put a version into the package."""
     shutil.rmtree(INTO, ignore_errors=True)
-    INTO.mkdir()
     for name in (*version.manifest.files, MANIFEST_NAME):
+        (INTO / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(version.path / name, INTO / name)
     assert (INTO / RECIPE_NAME).is_file()
 

@@ -19,8 +19,12 @@ from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
 from kbqa.policies.chooser.model import ATTENTIVE, RECURRENT, Chooser, renewed
+from kbqa.policies.chooser.reranker import Reranker
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
+
+RERANKER = "reranker"
+"""The directory of a version's re-ranker, an adapter of the same base."""
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"  # peft's names of tensors
@@ -166,6 +170,19 @@ def load_adapted(adapter: Path) -> Any:
     except (OSError, ValueError, AttributeError) as error:
         raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
     return AdaptedModel.load(adapter, base_model or None, None).model
+
+
+def load_reranker(version: Path, base_model: str, chooser: Chooser) -> Reranker | None:
+    """The re-ranker of a version of a chooser; None if it has none.
+
+    Raises:
+        BaseNotFoundError, PolicyIntegrityError: as `AdaptedModel.load`.
+    """
+    if not is_adapter(version / RERANKER):
+        return None
+    model = Reranker.begin(chooser, find_base(base_model).directory)
+    AdaptedModel(model, base_model).swap(version / RERANKER, None)
+    return model
 
 
 def _load_base(base: Path, adapter: Path) -> Any:

@@ -158,6 +158,14 @@ class RankingPolicy(Policy, Protocol):
         """
         ...
 
+    def rated(self, episodes: Sequence[Sequence[int]]) -> list[float]:
+        """How well the whole of each ended episode suits its question, in nats.
+
+        To be added to its log-probability, in which each choice was made without knowing the next; 0 for all
+        if the policy has no re-ranker.
+        """
+        ...
+
 
 def is_unwanted(deadline: float | None, cancelled: threading.Event | None) -> bool:
     """Whether nobody waits for a call's result any more: its deadline has passed, or it was cancelled.

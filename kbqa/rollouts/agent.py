@@ -102,6 +102,10 @@ class Searcher(Player[EpisodeT], Protocol[EpisodeT]):
         """
         ...
 
+    def rate(self, episodes: Sequence[EpisodeT]) -> list[float]:
+        """As `RankingPolicy.rated`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -164,6 +168,11 @@ class Agent:
             Branches(_copies(episode, ranking.completions), ranking.declining)
             for episode, ranking in zip(episodes, ranked, strict=True)
         ]
+
+    def rate(self, episodes: Sequence[Episode]) -> list[float]:
+        """As `Searcher.rate`."""
+        assert isinstance(self.policy, RankingPolicy)
+        return self.policy.rated([self.read(episode) for episode in episodes])
 
 
 def _copies(episode: Episode, completions: Sequence[Completion]) -> Iterator[Episode]:

@@ -1,7 +1,8 @@
 """Beam search: the likeliest episode of a question, as far as a few that are played side by side show.
 
 At each turn, every running episode is continued by its likeliest turns, and of all episodes, running and
-ended, the likeliest `beam` remain. An episode is as likely as all its choices together. A policy that
+ended, the likeliest `beam` remain. An episode is as likely as all its choices together. At the end, those
+that remain are compared as wholes, if the policy has a re-ranker: their ratings count, too. A policy that
 declines all options is made to choose one of them afterwards, which is as likely as if it had not declined
 (`kbqa.confidence`); so where its likeliest turn declines, the episode is continued by this one alone, and
 otherwise by none that declines.
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from kbqa.answers import answer_set
 from kbqa.confidence import log_likelihoods
@@ -76,8 +77,70 @@ def beam_rollout(
     Raises:
         PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: the question cannot be played.
     """
+    beam = beam_search(player, question, deadline=deadline, cancelled=cancelled)
+    members = beam.members
+    best = next((member for member in members if member.episode.status is Status.ANSWERED), members[0])
+    found = best.episode.trajectory()
+    if listener is not None:
+        _tell(listener, found)
+    return replace(found, search=_search(best, beam, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[EpisodeT]):
+    """An episode of the beam.
+
+    Attributes:
+        presence: as that of a `Search`.
+        rating: as of `Searcher.rate`.
+    """
+
+    episode: EpisodeT
+    presence: float = 1.0
+    rating: float = 0.0
+
+    @property
+    def log_likelihood(self) -> float:
+        return sum(log_likelihoods(self.episode.turns))
+
+    @property
+    def weight(self) -> float:
+        """Log-probability of the whole, up to a constant that is the same for all of the beam."""
+        return self.log_likelihood + self.rating
+
+    @property
+    def declines(self) -> bool:
+        return declines(self.episode.turns[-1].thought)
+
+    @property
+    def answers(self) -> frozenset[str]:
+        return answer_set(answer.text for answer in self.episode.answers)
+
+
+class Beam(NamedTuple, Generic[EpisodeT]):
+    """What a search found.
+
+    Attributes:
+        members: ended episodes, those that weigh most first.
+        read: tokens before each turn that the policy wrote.
+        executed: actions of all turns; equal ones are executed once.
+    """
+
+    members: list[Member[EpisodeT]]
+    read: list[int]
+    executed: int
+
+
+def beam_search(
+    player: Searcher[EpisodeT],
+    question: Question,
+    *,
+    deadline: float | None = None,
+    cancelled: threading.Event | None = None,
+) -> Beam[EpisodeT]:
+    """The episodes of a search; arguments and errors as for `beam_rollout`."""
     tools = QueryCache(player.tools)
-    beam = [_Member(player.begin(question))]
+    beam = [Member(player.begin(question))]
     consult(tools, question, [beam[0].episode])
     looked, read, turn = tools.executed, list[int](), 0
     while running := [member for member in beam if not member.episode.done]:
@@ -97,43 +160,21 @@ def beam_rollout(
         beam = ranked[: player.beam]
         consult(tools, question, [member.episode for member in beam])
         turn += 1
-    best = next((member for member in beam if member.episode.status is Status.ANSWERED), beam[0])
-    found = best.episode.trajectory()
-    if listener is not None:
-        _tell(listener, found)
-    return replace(found, search=_search(best, beam, found, read, tools.executed - looked))
+    return Beam(_reranked(player, beam), read, tools.executed - looked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member(Generic[EpisodeT]):
-    """An episode of the beam.
-
-    Attributes:
-        presence: as that of a `Search`.
-    """
-
-    episode: EpisodeT
-    presence: float = 1.0
-
-    @property
-    def log_likelihood(self) -> float:
-        return sum(log_likelihoods(self.episode.turns))
-
-    @property
-    def declines(self) -> bool:
-        return declines(self.episode.turns[-1].thought)
-
-    @property
-    def answers(self) -> frozenset[str]:
-        return answer_set(answer.text for answer in self.episode.answers)
+def _reranked(player: Searcher[EpisodeT], beam: Sequence[Member[EpisodeT]]) -> list[Member[EpisodeT]]:
+    ratings = player.rate([member.episode for member in beam])
+    rated = [replace(member, rating=rating) for member, rating in zip(beam, ratings, strict=True)]
+    return sorted(rated, key=lambda member: member.weight, reverse=True)
 
 
 def _continued(
-    member: _Member[EpisodeT], branches: Branches[EpisodeT], width: int
-) -> Iterator[_Member[EpisodeT]]:
+    member: Member[EpisodeT], branches: Branches[EpisodeT], width: int
+) -> Iterator[Member[EpisodeT]]:
     """A member with its likeliest turns; those that decline only as the module says."""
     presence = min(member.presence, max(0.0, 1 - branches.declining))
-    rest = (_Member(copy, presence) for copy in branches.copies)
+    rest = (Member(copy, presence) for copy in branches.copies)
     for first in rest:
         yield first
         if not first.declines:
@@ -141,26 +182,18 @@ def _continued(
         return
 
 
-def _search(
-    best: _Member[EpisodeT],
-    beam: Sequence[_Member[EpisodeT]],
-    found: Trajectory,
-    read: Sequence[int],
-    executed: int,
-) -> Search:
+def _search(best: Member[EpisodeT], beam: Beam[EpisodeT], found: Trajectory) -> Search:
     """What is kept of a search.
 
     Args:
         found: the best episode.
-        read: tokens before each turn that the policy wrote.
-        executed: actions of all turns; equal ones are executed once.
     """
     return Search(
-        _share(best, beam),
+        _share(best, beam.members),
         best.presence,
-        turns=len(read) - len(found.turns),
-        prompt_tokens=sum(read) - sum(turn.start for turn in found.turns),
-        actions=max(0, executed - len(list(found.actions))),
+        turns=len(beam.read) - len(found.turns),
+        prompt_tokens=sum(beam.read) - sum(turn.start for turn in found.turns),
+        actions=max(0, beam.executed - len(list(found.actions))),
     )
 
 
@@ -170,14 +203,14 @@ def _tell(listener: Listener, found: Trajectory) -> None:
         listener.took(0, turn)
 
 
-def _expire(members: Iterable[_Member[EpisodeT]]) -> None:
+def _expire(members: Iterable[Member[EpisodeT]]) -> None:
     for member in members:
         member.episode.expire()
 
 
-def _share(best: _Member[EpisodeT], beam: Sequence[_Member[EpisodeT]]) -> float:
+def _share(best: Member[EpisodeT], members: Sequence[Member[EpisodeT]]) -> float:
     """The share of the beam's probability that is in episodes with the best one's answers."""
-    likeliest = max(member.log_likelihood for member in beam)
-    weights = [(math.exp(member.log_likelihood - likeliest), member.answers) for member in beam]
+    heaviest = max(member.weight for member in members)
+    weights = [(math.exp(member.weight - heaviest), member.answers) for member in members]
     same = sum(weight for weight, answers in weights if answers == best.answers)
     return same / sum(weight for weight, _ in weights)

@@ -129,12 +129,24 @@ def open_in_process(
         require_agreement(
             model, manifest.probe, label, "these are not the weights that its trainer published"
         )
-    return _InProcess(open_policy(model, codec, label, **options), adapted)
+    hosted = _InProcess(open_policy(model, codec, label, **options), adapted)
+    if manifest is not None:
+        hosted.rerank(path, manifest)
+    return hosted
 
 
 class _InProcess:
     def __init__(self, policy: InProcessPolicy, adapted: AdaptedModel | None) -> None:
         self.policy, self._adapted = policy, adapted
+
+    def rerank(self, path: Path, manifest: Manifest) -> None:
+        """Let a chooser use the re-ranker of its version, if there is one."""
+        from kbqa.policies.adapters import load_reranker
+        from kbqa.policies.chooser.policy import ChooserPolicy
+
+        if self._adapted is not None and isinstance(self.policy, ChooserPolicy):
+            assert manifest.base_model is not None
+            self.policy.reranker = load_reranker(path, manifest.base_model, self._adapted.model)
 
     @property
     def alive(self) -> bool:
@@ -148,6 +160,7 @@ class _InProcess:
         if (adapted := self._adapted) is not None:
             probe = version.manifest.probe
             self.policy.swap(version.id, lambda _: adapted.swap(version.path, probe))
+            self.rerank(version.path, version.manifest)
             return
         from safetensors.torch import load_file
 

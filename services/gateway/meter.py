@@ -104,6 +104,11 @@ class TimedPlayer(Generic[EpisodeT]):
         with self._meter.timed("policy"):
             return self._player.branch(episodes, sampling)
 
+    def rate(self, episodes: Sequence[EpisodeT]) -> list[float]:
+        assert isinstance(self._player, Searcher)
+        with self._meter.timed("policy"):
+            return self._player.rate(episodes)
+
 
 class _TimedTools:
     def __init__(self, tools: GraphTools, meter: Meter) -> None:

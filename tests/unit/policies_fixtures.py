@@ -68,11 +68,19 @@ class RankingScript(ScriptedPolicy):
     """Prefers options as a table says: the last option that was taken → the next → its weight.
 
     Options are their words without blanks.
+
+    Args:
+        ratings: the first option that an episode took → the rating of the episode; 0 if it is not listed.
     """
 
-    def __init__(self, codec: TokenizerCodec, table: Mapping[str, Mapping[str, float]]) -> None:
+    def __init__(
+        self,
+        codec: TokenizerCodec,
+        table: Mapping[str, Mapping[str, float]],
+        ratings: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__(codec, lambda prompt: "<0>")
-        self._table, self.asked = table, 0
+        self._table, self._ratings, self.asked = table, ratings or {}, 0
 
     def ranked(self, prompts, *, deadline=None, cancelled=None) -> list[Ranking]:
         return [self._ranked(self._codec.decode(prompt)) for prompt in prompts]
@@ -80,11 +88,13 @@ class RankingScript(ScriptedPolicy):
     def generate(self, prompts, params, *, deadline=None, cancelled=None) -> list[Completion]:
         return [ranking.completions[0] for ranking in self.ranked(prompts)]
 
+    def rated(self, episodes) -> list[float]:
+        taken = [_said(self._codec.decode(episode))[1] for episode in episodes]
+        return [self._ratings.get(options[0], 0.0) if options else 0.0 for options in taken]
+
     def _ranked(self, prompt: str) -> Ranking:
         self.asked += 1
-        lists = re.findall(r"<options>(.*?)</options>(?:<(\d+)>)?", prompt.replace(" ", ""))
-        said = [dict(re.findall(r"<(\d+)>(?:<\w+>)*([^<]*)", options)) for options, _ in lists]
-        taken = [options[number] for options, (_, number) in zip(said, lists, strict=True) if number]
+        said, taken = _said(prompt)
         table = self._table.get(taken[-1] if taken else "", {})
         weights = {number: table.get(words, 1e-6) for number, words in said[-1].items()}
         total = sum(weights.values())
@@ -99,3 +109,10 @@ class RankingScript(ScriptedPolicy):
         ]
         declining = sum(weight for number, weight in weights.items() if said[-1][number] == "noneofthese")
         return Ranking(completions, declining / total)
+
+
+def _said(text: str) -> tuple[list[dict[str, str]], list[str]]:
+    """The options of each turn, by their numbers, and those that were taken."""
+    lists = re.findall(r"<options>(.*?)</options>(?:<(\d+)>)?", text.replace(" ", ""))
+    said = [dict(re.findall(r"<(\d+)>(?:<\w+>)*([^<]*)", options)) for options, _ in lists]
+    return said, [options[number] for options, (_, number) in zip(said, lists, strict=True) if number]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, zip_longest
+from typing import NamedTuple
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.asking import Asker
-from kbqa.datasets.world.domains import Domain, domains, draw_schema
+from kbqa.datasets.world.domains import domains, draw_schema
 from kbqa.datasets.world.facts import generate_facts
 from kbqa.datasets.world.inventing import Inventor
 from kbqa.datasets.world.lexicon import Lexicon
@@ -47,6 +48,32 @@ class Sizes:
     questions: int = 50
 
 
+class Planned(NamedTuple):
+    """A world before it is generated.
+
+    Attributes:
+        split: that of its questions.
+        domain: name of the domain that its schema is drawn from; None if the schema is invented.
+    """
+
+    name: str
+    split: str
+    domain: str | None
+
+
+def planned(seed: int, sizes: Sizes | None = None) -> list[Planned]:
+    """The worlds of a seed."""
+    sizes = sizes or Sizes()
+    fields = {
+        split: cycle(some) for split, some in _in_splits(domains(), random.Random(f"domains/{seed}")).items()
+    }
+    parts = ["train"] * sizes.worlds + ["validation"] * sizes.held_out + ["test"] * sizes.held_out
+    return [
+        Planned(f"worlds-{seed}-{number:03}", split, next(fields[split]) if number % 3 else None)
+        for number, split in enumerate(parts)
+    ]
+
+
 def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict[str, str]]:
     """Generate worlds and questions about them.
 
@@ -57,19 +84,15 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
         DatasetError: the lexicon cannot be read.
     """
     sizes = sizes or Sizes()
-    inventor = Inventor(Lexicon.load())
-    parted = _in_splits(domains(), random.Random(f"domains/{seed}"))
-    fields = {split: cycle(some) for split, some in parted.items()}
+    inventor, known = Inventor(Lexicon.load()), domains()
     graphs: dict[str, str] = {}
     asked: defaultdict[str, list[Sequence[Question]]] = defaultdict(list)
-    parts = ["train"] * sizes.worlds + ["validation"] * sizes.held_out + ["test"] * sizes.held_out
-    for number, split in enumerate(parts):
-        name = f"worlds-{seed}-{number:03}"
+    for number, (name, split, domain) in enumerate(planned(seed, sizes)):
         rng = random.Random(f"worlds/{seed}/{number}")
-        if number % 3 == 0:
+        if domain is None:
             schema = inventor.schema(rng.getrandbits(48))
         else:
-            schema = draw_schema(next(fields[split]), rng.getrandbits(48))
+            schema = draw_schema(known[domain], rng.getrandbits(48))
         facts = generate_facts(schema, rng)
         graphs[name] = "".join(f"{line}\n" for line in facts.lines())
         demonstrated = sizes.demonstrated if split == "train" else 0
@@ -80,12 +103,12 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
     return Splits(*(_in_turns(asked[split]) for split in splits)), graphs
 
 
-def _in_splits(known: Mapping[str, Domain], rng: random.Random) -> Mapping[str, Sequence[Domain]]:
-    """The domains of each split: a tenth each for validation and test."""
-    names = rng.sample(sorted(known), len(known))
+def _in_splits(known: Iterable[str], rng: random.Random) -> Mapping[str, Sequence[str]]:
+    """The names of the domains of each split: a tenth each for validation and test."""
+    names = sorted(known)
+    names = rng.sample(names, len(names))
     few = max(1, len(names) // 10)
-    parts = {"validation": names[:few], "test": names[few : 2 * few], "train": names[2 * few :]}
-    return {split: [known[name] for name in names] for split, names in parts.items()}
+    return {"validation": names[:few], "test": names[few : 2 * few], "train": names[2 * few :]}
 
 
 def _in_turns(lists: Sequence[Sequence[Question]]) -> tuple[Question, ...]:

@@ -58,7 +58,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
 
     def __init__(self, config: BertConfig | XLMRobertaConfig) -> None:
         super().__init__(config)
-        self.bert = _CLASSES[config.model_type](config, add_pooling_layer=False)
+        self.bert = encoder_of(config)
         self.head: RecurrentHead | AttentiveHead = HEADS[getattr(config, "chooser_head", RECURRENT)](
             config.hidden_size
         )
@@ -199,6 +199,11 @@ def config_of(directory: Path) -> BertConfig | XLMRobertaConfig:
     if config.model_type not in ENCODERS:
         raise ValueError(f"{config.model_type} is not one of {', '.join(ENCODERS)}")
     return config
+
+
+def encoder_of(config: BertConfig | XLMRobertaConfig) -> BertModel | XLMRobertaModel:
+    """An encoder without weights."""
+    return _CLASSES[config.model_type](config, add_pooling_layer=False)
 
 
 def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -25,7 +25,8 @@ from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.base import Completion, FinishReason, Ranking, SamplingParams, is_unwanted
 from kbqa.policies.chooser.encoding import Encoded, Ids
 from kbqa.policies.chooser.model import Chooser, relations_of
-from kbqa.policies.chooser.reading import Decision, Words, decisions
+from kbqa.policies.chooser.reading import Decision, Words, decisions, form_of
+from kbqa.policies.chooser.reranker import Reranker
 from kbqa.policies.sampling import draw
 
 logger = logging.getLogger(__name__)
@@ -43,9 +44,13 @@ class ChooserPolicy:
         version: full id of the version that the model holds.
         deterministic: whether the same decision must always give exactly the same numbers, whatever else
             is or was in a batch.
+
+    Attributes:
+        reranker: rates whole forms; None if the version has none.
     """
 
     def __init__(self, model: Chooser, version: str, *, deterministic: bool = False) -> None:
+        self.reranker: Reranker | None = None
         self._model, self._version, self._deterministic = model, version, deterministic
         self._questions: _Kept[Ids] = _Kept(_QUESTIONS)
         self._relations: _Kept[Words] = _Kept(_RELATIONS)
@@ -91,6 +96,14 @@ class ChooserPolicy:
     ) -> list[Ranking]:
         """As `RankingPolicy.ranked`."""
         return self._asked(prompts, None, deadline, cancelled)
+
+    def rated(self, episodes: Sequence[Sequence[int]]) -> list[float]:
+        """As `RankingPolicy.rated`; computed in the caller's thread, since the re-ranker does not change."""
+        if (reranker := self.reranker) is None:
+            return [0.0] * len(episodes)
+        forms = [form_of(episode, self._model.vocabulary) for episode in episodes]
+        with torch.inference_mode():
+            return list(reranker(forms).tolist())
 
     def swap(self, version: str, change: Callable[[Chooser], None]) -> None:
         """Let `change` replace the model's weights between two passes, and clear the encoded texts."""

@@ -99,6 +99,13 @@ class Decision(NamedTuple):
     options: tuple[Option, ...]
 
 
+class Form(NamedTuple):
+    """A question, and the options that were taken for it, in order."""
+
+    question: tuple[int, ...]
+    path: tuple[Words, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ChooserVocabulary:
     """The ids of the dialect's tags.
@@ -176,6 +183,14 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
             path, offered = path[:-1], {}
         elif not is_listing and (words := offered.get(token)) is not None:
             path.append(words)
+
+
+def form_of(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Form:
+    """The form at hand when an episode made its last choice; an empty one if it made none."""
+    last = Form((), ())
+    for _, decision in decisions(token_ids, vocabulary):
+        last = Form(decision.question, decision.path)
+    return last
 
 
 def _tags(token_ids: Sequence[int], first: int) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from time import monotonic
 
@@ -28,9 +29,10 @@ TRIPLES = [("Ada", "parent", "Byron"), ("Ada", "friend", "Babbage"), ("Byron", "
 UNSURE = {"": {"parent": 0.6, "friend": 0.4}, "parent": {"answer": 0.5, "rival": 0.5}}
 
 
-def agent(table, protocol=None, beam=2):
+def agent(table, protocol=None, beam=2, ratings=None):
     tools = LocalGraphTools(FixedGraphs({"world": OxigraphStore.from_triples(TRIPLES)}))
-    return Agent(RankingScript(CODEC, table), CODEC, protocol or ChoosingProtocol(), tools, BUDGET, beam=beam)
+    policy = RankingScript(CODEC, table, ratings)
+    return Agent(policy, CODEC, protocol or ChoosingProtocol(), tools, BUDGET, beam=beam)
 
 
 @pytest.mark.parametrize(("beam", "answer"), [(1, "Byron"), (2, "Babbage")])
@@ -48,6 +50,26 @@ def test_the_share_is_that_of_all_episodes_with_the_same_answers():
     assert found.search.presence == 1
     alone = answering_rollout(agent({"": {"parent": 1.0}, "parent": {"answer": 1.0}}), question(), 0.0)
     assert alone.search.share == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_re_ranker_has_the_last_word():
+    """0.4 for Babbage is more than 0.3 for Byron, but not more than e^-1 of it."""
+    table = {**UNSURE, "friend": {"answer": 1.0}}
+    found = answering_rollout(agent(table, ratings={"friend": -1.0}), question(), 0.0)
+    assert found.answers == ("Byron",)
+    friend = 0.4 * math.exp(-1)
+    assert found.search.share == pytest.approx(0.3 / (0.3 + friend), abs=1e-3)
+
+
+def test_what_is_rated_highly_is_not_looked_for():
+    """Ratings are of whole episodes: they do not bring back what has left the beam."""
+    table = {
+        "": {"parent": 0.7, "friend": 0.3},
+        "parent": {"answer": 0.5, "rival": 0.5},
+        "friend": {"answer": 1.0},
+    }
+    found = answering_rollout(agent(table, ratings={"friend": 9.0}), question(), 0.0)
+    assert found.answers == ("Byron",)
 
 
 def test_what_the_search_cost_beside_its_episode_is_counted():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ from kbqa.bases import find_base
 from kbqa.confidence import choices_of
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.adapters import RERANKER
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store.shipped import shipped_reader
 from kbqa.recipes import load_recipe, recipe_from
-from kbqa.rollouts import linear_rollout
+from kbqa.rollouts import answering_rollout
 from kbqa.runs.student import Student
 from kbqa.serving.hosting import open_in_process
 from kbqa.serving.players import Players
@@ -33,7 +36,7 @@ def version():
 
 @pytest.fixture(scope="module")
 def ask(version, tmp_path_factory):
-    """`ask(question, topic)`: its greedy run on the graph that the README writes."""
+    """`ask(question, topic)`: its episode on the graph that the README writes."""
     home = tmp_path_factory.mktemp("home")
     lines = re.findall(r"'([^'|]+\|[^'|]+\|[^'|]+)'", README.read_text(encoding="utf-8"))
     assert len(lines) == 4
@@ -45,8 +48,7 @@ def ask(version, tmp_path_factory):
         player = Players.of(recipe, engine.policy, codec).player(LocalGraphTools(graphs), 0)
 
         def ask(text: str, topic: str):
-            [run] = linear_rollout(player, Question("q", text, (), (topic,), "films"), 1, 0.0)
-            return run
+            return answering_rollout(player, Question("q", text, (), (topic,), "films"), 0.0)
 
         yield ask
 
@@ -62,7 +64,7 @@ def sure(version, run) -> float:
 def test_it_is_complete_and_of_a_few_megabytes(version):
     for name, digest in version.manifest.files.items():
         assert hashlib.sha256((version.path / name).read_bytes()).hexdigest() == digest, name
-    assert sum(file.stat().st_size for file in version.path.iterdir()) < 8e6
+    assert sum(file.stat().st_size for file in version.path.rglob("*")) < 8e6
     assert version.manifest.recipe_digest == load_recipe("reader").digest()
 
 
@@ -84,6 +86,17 @@ def test_it_says_that_a_graph_lacks_a_fact(version, ask):
     run = ask("how tall is Michael Mann ?", "Michael Mann")
     assert DECLINED in [turn.thought for turn in run.turns]
     assert sure(version, run) < 0.5
+
+
+def test_its_re_ranker_comes_and_goes_with_it(version, tmp_path):
+    codec = TokenizerCodec.load(version.path)
+    shutil.copytree(version.path, tmp_path / "without", ignore=shutil.ignore_patterns(RERANKER))
+    with closing(hosted(version, codec)) as engine:
+        assert engine.policy.reranker is not None
+        engine.swap(replace(version, path=tmp_path / "without"))
+        assert engine.policy.reranker is None
+        engine.swap(version)
+        assert engine.policy.reranker is not None
 
 
 def test_it_is_a_base_to_start_from(version):

@@ -10,7 +10,7 @@ import pytest
 
 from kbqa.cold_start.demonstrations import is_right, play_program
 from kbqa.datasets.world.inventing import Inventor
-from kbqa.datasets.world.many import Sizes, generate_worlds
+from kbqa.datasets.world.many import Sizes, generate_worlds, planned
 from kbqa.datasets.world.operations import OPERATIONS
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
@@ -64,6 +64,18 @@ def test_what_is_held_out_is_a_schema(worlds):
     assert {question.kg for question in splits.cold_start} == by_split[0]
     assert [len(part) for part in (splits.cold_start, splits.train, splits.test)] == [3 * 40, 3 * 20, 20]
     assert len({question.id for question in everything(splits)}) == 3 * 60 + 2 * 20
+
+
+def test_the_plan_says_which_worlds_there_are_and_of_which_domains(worlds):
+    plan = planned(1, SIZES)
+    assert [world.name for world in plan] == list(worlds[1])
+    assert [world.domain is None for world in plan] == [number % 3 == 0 for number in range(len(plan))]
+    parted = {
+        split: {world.domain for world in planned(1) if world.split == split and world.domain}
+        for split in ("train", "validation", "test")
+    }
+    assert all(parted.values())
+    assert sum(map(len, parted.values())) == len(set.union(*parted.values()))  # no domain is in two splits
 
 
 def test_the_worlds_take_turns(worlds):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Option, Words, decisions
+from kbqa.policies.chooser.reading import (
+    KINDS,
+    ChooserVocabulary,
+    Decision,
+    Form,
+    Option,
+    Words,
+    decisions,
+    form_of,
+)
 from kbqa.trajectory import Segment
 from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read, tokens
 
@@ -95,3 +104,12 @@ def test_text_that_looks_like_a_tag_is_text(codec, model):
 def test_a_vocabulary_without_the_tags_is_refused():
     with pytest.raises(PolicyIntegrityError, match="<question>"):
         ChooserVocabulary.of({"<options>": 1})
+
+
+def test_the_form_of_an_episode_is_what_was_taken_when_it_answered(codec, model):
+    ids = {name: tuple(tokens(codec, name)) for name in ("directed by", "born")}
+    answered = form_of(tokens(codec, f"{AGAIN}<1><options><0> answer</options><0>"), model.vocabulary)
+    assert [words.token_ids for words in answered.path] == [ids["directed by"], ids["born"]]
+    assert answered.question == tuple(tokens(codec, "who directed <topic> ?"))
+    assert form_of(tokens(codec, ASKED), model.vocabulary).path == ()
+    assert form_of([], model.vocabulary) == Form((), ())
