@@ -88,6 +88,22 @@ class SearchCalibration:
     there: Scaling
     right: Scaling
 
+    @classmethod
+    def fit(cls, episodes: Sequence[Choices], right: Sequence[bool], lacking: Sequence[Choices]) -> Self:
+        """Fit on searched episodes.
+
+        Args:
+            right: whether each episode's answers are exactly the gold answers.
+            lacking: of episodes about graphs that lack the fact that is asked for.
+        """
+        presences = [one.presence for one in (*episodes, *lacking) if one.presence is not None]
+        shares = [one.share for one in episodes if one.share is not None]
+        there = [True] * len(episodes) + [False] * len(lacking)
+        return cls(
+            Scaling.fit(list(map(_presence_odds, presences)), there),
+            Scaling.fit(list(map(_share_odds, shares)), right),
+        )
+
     def confidence(self, choices: Choices) -> float:
         """The probability that an answer is right, in (0, 1)."""
         assert choices.presence is not None
@@ -121,27 +137,17 @@ class Calibration:
 
     @classmethod
     def fit(
-        cls, episodes: Sequence[Choices], right: Sequence[bool], lacking: Sequence[Choices] = ()
+        cls, episodes: Sequence[Choices], right: Sequence[bool], search: SearchCalibration | None = None
     ) -> Calibration | None:
-        """Fit on episodes about graphs that have the facts; None for fewer than 20, too few to say anything.
+        """Fit on episodes without a search; None for fewer than 20, too few to say anything.
 
         Args:
             right: whether each episode's answers are exactly the gold answers.
-            lacking: episodes about graphs that lack the fact that is asked for. With them, the confidence in
-                answers of a beam search is fitted, too, if all were found by one.
+            search: what was fitted on searched episodes.
         """
         if len(right) < _FEWEST:
             return None
         alone = Scaling.fit([_log_odds(min(one.log_likelihoods)) for one in episodes], right)
-        search = None
-        shares = [one.share for one in episodes if one.share is not None]
-        presences = [one.presence for one in (*episodes, *lacking) if one.presence is not None]
-        if lacking and len(presences) == len(episodes) + len(lacking):
-            there = [True] * len(episodes) + [False] * len(lacking)
-            search = SearchCalibration(
-                Scaling.fit(list(map(_presence_odds, presences)), there),
-                Scaling.fit(list(map(_share_odds, shares)), right),
-            )
         return cls(alone.intercept, alone.slope, len(right), least=True, search=search)
 
 

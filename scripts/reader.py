@@ -18,29 +18,31 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from reranker import WEIGHTS, train_reranker
 from safetensors.torch import load_file, save_file
 
-from kbqa.confidence import Calibration, Choices
+from kbqa.confidence import Calibration, Choices, SearchCalibration
 from kbqa.datasets.catalog import load_dataset
 from kbqa.datasets.dataset import Dataset
 from kbqa.errors import RunNotFoundError
 from kbqa.evaluation import evaluate
-from kbqa.kg.actions import GraphTools
+from kbqa.judges import Judge
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.policies.adapters import RERANKER
 from kbqa.policy_store import PolicyStore, PolicyVersion, open_store
 from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
 from kbqa.policy_store.shipped import READER
 from kbqa.recipes import load_recipe
+from kbqa.rollouts import Agent, Player
 from kbqa.rollouts.many import many_rollouts
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train as run_to_its_end
 from kbqa.trajectory import Question
-from services.cli.candidates import EvaluatedPolicy, open_candidate
+from services.cli.candidates import open_candidate
 from services.cli.graphs import load_graphs, local_tools
 
 _EVERY_S = 30.0  # between two lines about the run
@@ -159,31 +161,33 @@ def publish(
 
 
 def calibrate(home: Path, version: PolicyVersion) -> Calibration | None:
-    """Fit how sure a version is on validation questions of worlds that it was not trained on."""
-    known, unknown = list[tuple[Choices, bool]](), list[tuple[Choices, bool]]()
+    """Fit how sure a version is on validation questions of worlds that it was not trained on.
+
+    With a search, and without one for the policies that are trained from it.
+    """
+    alone, known, unknown = [list[tuple[Choices, bool]]() for _ in range(3)]
     with closing(open_candidate(str(version.path), home, None, recipe=None, baseline=None)) as candidate:
         for name, seed in CALIBRATED_ON:
             load_graphs(home, name, seed)  # in place of those of another seed
             dataset = load_dataset(name, seed)
             with closing(GraphCatalog(home)) as graphs:
-                tools = local_tools(graphs, home)
-                known += answered(candidate, tools, dataset.splits.validation)
-                unknown += answered(candidate, tools, lacking(dataset, graphs, home))
-    return Calibration.fit(
+                player, _ = candidate.play(local_tools(graphs, home), 0)
+                known += answered(player, dataset.splits.validation, candidate.judge)
+                unknown += answered(player, lacking(dataset, graphs, home), candidate.judge)
+                greedy = replace(cast(Agent, player), beam=1)
+                alone += answered(greedy, dataset.splits.validation, candidate.judge)
+    search = SearchCalibration.fit(
         [choices for choices, _ in known],
         [right for _, right in known],
         [choices for choices, _ in unknown],
     )
+    return Calibration.fit([choices for choices, _ in alone], [right for _, right in alone], search)
 
 
-def answered(
-    candidate: EvaluatedPolicy, tools: GraphTools, questions: Sequence[Question]
-) -> list[tuple[Choices, bool]]:
+def answered(player: Player[Any], questions: Sequence[Question], judge: Judge) -> list[tuple[Choices, bool]]:
     """How likely the choices were that led to answers, and whether these are right."""
-    player, temperature = candidate.play(tools, 0)
-    episodes = many_rollouts(player, questions, temperature, seed=SEED)
-    played = ((questions[place], [episode]) for place, episode in episodes)
-    records = evaluate(played, candidate.judge).records
+    episodes = many_rollouts(player, questions, 0.0, seed=SEED)
+    records = evaluate(((questions[place], [episode]) for place, episode in episodes), judge).records
     return [(record.choices, record.is_right) for record in records if record.choices and record.answers]
 
 

@@ -122,12 +122,13 @@ def test_the_two_parts_are_fitted_apart():
 
     episodes = [searched(True) for _ in range(8000)]
     right = [rng.random() < 1 / (1 + ((1 - one.share) / one.share) ** 0.5) for one in episodes]
-    found = Calibration.fit(episodes, right, [searched(False) for _ in range(8000)]).search
+    found = SearchCalibration.fit(episodes, right, [searched(False) for _ in range(8000)])
     assert found.right.slope == pytest.approx(0.5, abs=0.05)
     assert found.right.intercept == pytest.approx(0.0, abs=0.1)
     assert found.there.slope == pytest.approx(0.8, abs=0.05)
 
 
-@pytest.mark.parametrize("lacking", [[], [chosen(-1.0)]])
-def test_without_searches_or_questions_that_lack_their_fact_nothing_is_fitted_for_them(lacking):
-    assert Calibration.fit([chosen(-0.5)] * 30, [True] * 30, lacking).search is None
+def test_what_was_fitted_for_searches_is_kept_beside_the_rest():
+    found = Calibration.fit([chosen(-0.5)] * 30, [True] * 30, SEARCHED)
+    assert found.search is SEARCHED
+    assert Calibration.fit([chosen(-0.5)] * 30, [True] * 30).search is None
