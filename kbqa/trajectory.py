@@ -208,7 +208,8 @@ class Search:
     """The episodes that a beam search compared with the one that it took.
 
     Attributes:
-        share: the probability of those with the same answers, divided by that of all, in [0, 1].
+        share: the weight of those with the same answers, divided by that of all, in [0, 1]; an episode weighs
+            its probability, times e^rating if the policy has a re-ranker.
         presence: the least probability, over the turns of the one that was taken, of not declining all
             options; 1 if it could not decline.
         turns, prompt_tokens, actions: what the policy wrote and read for the others, and the graph executed.

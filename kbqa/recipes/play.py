@@ -49,8 +49,8 @@ class EvaluationSection(SamplingSection):
     """How a policy answers a question, in evaluation and for users, with one episode.
 
     Attributes:
-        beam: for a policy that chooses: how many episodes are searched side by side, of which the likeliest
-            answers (`kbqa.rollouts.beam`). The validation of a run is not searched.
+        beam: for a policy that chooses: how many episodes are searched side by side, of which one answers
+            (`kbqa.rollouts.beam`). The validation of a run is not searched.
     """
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0

@@ -1,11 +1,12 @@
-"""Beam search: the likeliest episode of a question, as far as a few that are played side by side show.
+"""Beam search: of a few episodes of a question that are played side by side, the one to answer with.
 
 At each turn, every running episode is continued by its likeliest turns, and of all episodes, running and
-ended, the likeliest `beam` remain. An episode is as likely as all its choices together. At the end, those
-that remain are compared as wholes, if the policy has a re-ranker: their ratings count, too. A policy that
-declines all options is made to choose one of them afterwards, which is as likely as if it had not declined
-(`kbqa.confidence`); so where its likeliest turn declines, the episode is continued by this one alone, and
-otherwise by none that declines.
+ended, the likeliest `beam` remain. An episode is as likely as all its choices together. When all have ended,
+they are compared as wholes: if the policy has a re-ranker, its ratings are added to the log-probabilities.
+
+A policy that declines all options is made to choose one of them afterwards, which is as likely as if it had
+not declined (`kbqa.confidence`); so where its likeliest turn declines, the episode is continued by this one
+alone, and otherwise by none that declines.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ def beam_rollout(
 
     Args:
         deadline, cancelled: as for `linear_rollout`.
-        listener: is told about the turns of the likeliest episode once that is known.
+        listener: is told about the turns of the episode that is taken, once that is known.
 
     Returns:
-        The likeliest episode that answers; if none does, the likeliest.
+        The episode that weighs most of those that answer; if none does, of all.
 
     Raises:
         PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: the question cannot be played.
@@ -209,7 +210,7 @@ def _expire(members: Iterable[Member[EpisodeT]]) -> None:
 
 
 def _share(best: Member[EpisodeT], members: Sequence[Member[EpisodeT]]) -> float:
-    """The share of the beam's probability that is in episodes with the best one's answers."""
+    """The share of the beam's weight that is in episodes with the best one's answers."""
     heaviest = max(member.weight for member in members)
     weights = [(math.exp(member.weight - heaviest), member.answers) for member in members]
     same = sum(weight for weight, answers in weights if answers == best.answers)
