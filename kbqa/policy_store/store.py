@@ -235,7 +235,7 @@ class PolicyStore:
         try:
             self._shelf.bring(name, [*stated, MANIFEST_NAME])
             with answering(version.path):
-                _compare(version.path, stated, weights=weights)
+                compare_files(version.path, stated, weights=weights)
         except FileNotFoundError as error:
             raise PolicyIntegrityError(f"{version.path}: {error} is missing") from error
         except PolicyIntegrityError:
@@ -385,8 +385,15 @@ def _age(version: PolicyVersion) -> tuple[int, str]:
     return version.number, version.manifest.created_at
 
 
-def _compare(path: Path, stated: Mapping[str, str], *, weights: bool) -> None:
-    """Compare a directory with the stated checksums. Raises: PolicyIntegrityError."""
+def compare_files(path: Path, stated: Mapping[str, str], *, weights: bool = True) -> None:
+    """Compare a version's directory with its stated checksums.
+
+    Args:
+        weights: as for `PolicyStore.verify`.
+
+    Raises:
+        PolicyIntegrityError: a file is missing, was changed or was added.
+    """
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     if extra := present - {*stated, MANIFEST_NAME}:
         raise PolicyIntegrityError(f"{path}: {min(extra)} is not part of the version")

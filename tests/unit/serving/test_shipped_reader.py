@@ -14,10 +14,12 @@ import pytest
 from kbqa.bases import READER as BASE
 from kbqa.bases import find_base
 from kbqa.confidence import choices_of
+from kbqa.errors import PolicyIntegrityError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.adapters import RERANKER
 from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policy_store import shipped
 from kbqa.policy_store.shipped import shipped_reader
 from kbqa.recipes import load_recipe, recipe_from
 from kbqa.rollouts import answering_rollout
@@ -86,6 +88,27 @@ def test_it_says_that_a_graph_lacks_a_fact(version, ask):
     run = ask("how tall is Michael Mann ?", "Michael Mann")
     assert DECLINED in [turn.thought for turn in run.turns]
     assert sure(version, run) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (
+            lambda d: (d / RERANKER / "adapter_model.safetensors").write_bytes(b"x"),
+            "does not match its checksum",
+        ),
+        (lambda d: (d / RERANKER / "adapter_config.json").unlink(), "is missing"),
+        (lambda d: (d / "manifest.json").write_text("{"), "no readable manifest"),
+    ],
+)
+def test_a_damaged_installation_is_refused(version, tmp_path, monkeypatch, damage, problem):
+    shutil.copytree(version.path, tmp_path / "reader")
+    damage(tmp_path / "reader")
+    monkeypatch.setattr(
+        shipped, "find_base", lambda name: replace(find_base(name), directory=tmp_path / "reader")
+    )
+    with pytest.raises(PolicyIntegrityError, match=f"(?s){problem}.*install kbqa again"):
+        shipped_reader()
 
 
 def test_its_re_ranker_comes_and_goes_with_it(version, tmp_path):
