@@ -25,7 +25,7 @@ from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.base import Completion, FinishReason, Ranking, SamplingParams, is_unwanted
 from kbqa.policies.chooser.encoding import Encoded, Ids
 from kbqa.policies.chooser.model import Chooser, relations_of
-from kbqa.policies.chooser.reading import Decision, Words, decisions, form_of
+from kbqa.policies.chooser.reading import Decision, Form, Words, decisions, form_of
 from kbqa.policies.chooser.reranker import Reranker
 from kbqa.policies.sampling import draw
 
@@ -54,7 +54,7 @@ class ChooserPolicy:
         self._model, self._version, self._deterministic = model, version, deterministic
         self._questions: _Kept[Ids] = _Kept(_QUESTIONS)
         self._relations: _Kept[Words] = _Kept(_RELATIONS)
-        self._inbox: queue.SimpleQueue[_Request | _Swap | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="policy-engine", daemon=True)
         self._thread.start()
@@ -98,19 +98,17 @@ class ChooserPolicy:
         return self._asked(prompts, None, deadline, cancelled)
 
     def rated(self, episodes: Sequence[Sequence[int]]) -> list[float]:
-        """As `RankingPolicy.rated`; computed in the caller's thread, since the re-ranker does not change."""
-        if (reranker := self.reranker) is None:
+        """As `RankingPolicy.rated`."""
+        if self.reranker is None:
             return [0.0] * len(episodes)
-        forms = [form_of(episode, self._model.vocabulary) for episode in episodes]
-        with torch.inference_mode():
-            return list(reranker(forms).tolist())
+        rating = _Rating([form_of(episode, self._model.vocabulary) for episode in episodes])
+        self._put(rating)
+        return rating.future.result()
 
     def swap(self, version: str, change: Callable[[Chooser], None]) -> None:
         """Let `change` replace the model's weights between two passes, and clear the encoded texts."""
         swap = _Swap(version, change)
-        self._inbox.put(swap)
-        if self._closed:
-            self._refuse(PolicyUnavailableError("the policy engine is closed"))
+        self._put(swap)
         swap.future.result()
 
     def close(self) -> None:
@@ -128,10 +126,13 @@ class ChooserPolicy:
     ) -> list[Ranking]:
         """The completions of each prompt, or the one that was sampled; see `_Request`."""
         request = _Request([self._last_decision(p) for p in prompts], params, deadline, cancelled)
-        self._inbox.put(request)
+        self._put(request)
+        return request.future.result()
+
+    def _put(self, work: _Work) -> None:
+        self._inbox.put(work)
         if self._closed:
             self._refuse(PolicyUnavailableError("the policy engine is closed"))
-        return request.future.result()
 
     def _last_decision(self, prompt: Sequence[int]) -> Decision:
         for position, decision in decisions(prompt, self._model.vocabulary):
@@ -140,7 +141,7 @@ class ChooserPolicy:
         raise ValueError(f"a prompt of {len(prompt)} tokens does not end with options to choose from")
 
     def _run(self) -> None:
-        batch: list[_Request | _Swap] = []
+        batch: list[_Work] = []
         failed = PolicyUnavailableError("the policy engine was closed")
         try:
             with torch.inference_mode():
@@ -153,23 +154,26 @@ class ChooserPolicy:
             failed = PolicyUnavailableError(f"the policy engine failed: {error!r}")
         self._refuse(failed, batch)
 
-    def _waiting(self) -> list[_Request | _Swap]:
+    def _waiting(self) -> list[_Work]:
         """All waiting work; blocks until there is some."""
         waiting = [self._inbox.get()]
         while not self._inbox.empty():
             waiting.append(self._inbox.get())
         return [work for work in waiting if work is not None]
 
-    def _work(self, waiting: Iterable[_Request | _Swap]) -> None:
-        requests: list[_Request] = []
+    def _work(self, waiting: Iterable[_Work]) -> None:
+        requests, ratings = list[_Request](), list[_Rating]()
         for work in waiting:
             if isinstance(work, _Request):
                 requests.append(work)
-                continue
-            self._answer(requests)
-            requests = []
-            self._apply(work)
+            elif isinstance(work, _Rating):
+                ratings.append(work)
+            else:
+                self._answer(requests)
+                requests = []
+                self._apply(work)
         self._answer(requests)
+        self._rate(ratings)
 
     def _apply(self, swap: _Swap) -> None:
         try:
@@ -190,6 +194,17 @@ class ChooserPolicy:
                 request.future.set_result([found for _ in request.decisions])
         if wanted := [request for request in requests if not request.future.done()]:
             self._compute(wanted)
+
+    def _rate(self, ratings: Sequence[_Rating]) -> None:
+        """Rate all forms in one pass; each call's by themselves if other rows may not change digits."""
+        for together in [[one] for one in ratings] if self._deterministic else [ratings]:
+            forms = [form for rating in together for form in rating.forms]
+            found = [0.0] * len(forms)
+            if forms and (reranker := self.reranker) is not None:
+                found = reranker(forms).tolist()
+            numbers = iter(found)
+            for rating in together:
+                rating.future.set_result([next(numbers) for _ in rating.forms])
 
     def _compute(self, requests: Sequence[_Request]) -> None:
         sampled = [request for request in requests if request.params is not None]
@@ -275,7 +290,7 @@ class ChooserPolicy:
         self._relations.trim()
         return encoded
 
-    def _refuse(self, error: PolicyUnavailableError, begun: Iterable[_Request | _Swap] = ()) -> None:
+    def _refuse(self, error: PolicyUnavailableError, begun: Iterable[_Work] = ()) -> None:
         """Fail all unfinished and waiting requests."""
         refused = [*begun]
         while not self._inbox.empty():
@@ -334,3 +349,12 @@ class _Swap:
     version: str
     change: Callable[[Chooser], None]
     future: Future[None] = field(default_factory=Future)
+
+
+@dataclass(slots=True, eq=False)
+class _Rating:
+    forms: list[Form]
+    future: Future[list[float]] = field(default_factory=Future)
+
+
+_Work = _Request | _Swap | _Rating

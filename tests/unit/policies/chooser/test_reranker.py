@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from kbqa.errors import PolicyIntegrityError
+from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.adapters import RERANKER, load_reranker
 from kbqa.policies.chooser.beginning import begin_chooser
 from kbqa.policies.chooser.policy import ChooserPolicy
@@ -137,12 +138,26 @@ def test_an_adapter_of_something_else_is_refused(base, version):
         load_reranker(version[0], str(encoder), chooser)
 
 
-def test_an_engine_rates_the_forms_of_episodes(model, codec, beginning):
-    policy = ChooserPolicy(model, "v")
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_an_engine_rates_the_forms_of_episodes(model, codec, beginning, deterministic):
+    """Of several callers at once, each of which gets its own."""
+    policy = ChooserPolicy(model, "v", deterministic=deterministic)
     episodes = [tokens(codec, ASKED), tokens(codec, f"{AGAIN}<0>")]
     assert policy.rated(episodes) == [0.0, 0.0]
     policy.reranker = Reranker.begin(model, beginning[0])
     expected = rated(policy.reranker, *(form_of(episode, model.vocabulary) for episode in episodes))
-    assert policy.rated(episodes) == expected
     assert expected[0] != pytest.approx(expected[1], abs=1e-4)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(policy.rated, [episodes, episodes[::-1], episodes[:1], []] * 8))
+    for number, ratings in enumerate(found):
+        wanted = [expected, expected[::-1], expected[:1], []][number % 4]
+        assert ratings == (wanted if deterministic and number % 4 == 0 else pytest.approx(wanted, abs=1e-5))
     policy.close()
+
+
+def test_a_closed_engine_rates_nothing(model, codec, beginning):
+    policy = ChooserPolicy(model, "v")
+    policy.reranker = Reranker.begin(model, beginning[0])
+    policy.close()
+    with pytest.raises(PolicyUnavailableError):
+        policy.rated([tokens(codec, ASKED)])
