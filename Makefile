@@ -112,7 +112,7 @@ bench-reader: setup ## ask the shipped reader about graphs that it has never see
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning
 
-reader: setup ## train the policy that kbqa ships again (two hours); as root, installs WordNet
+reader: setup ## train the policy that kbqa ships again (an hour and a half); as root, installs WordNet
 	@bash scripts/wordnet.sh
 	@$(BIN)/python scripts/reader.py
 

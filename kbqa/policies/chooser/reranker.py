@@ -83,7 +83,7 @@ class Reranker(BertPreTrainedModel):  # type: ignore[misc]
 
     def forward(self, forms: Sequence[Form]) -> Tensor:
         """What each form's rating is, in nats, [N]; see `RankingPolicy.rated`."""
-        longest = self.config.max_position_embeddings - 2  # two are no positions in XLM-R
+        longest = self.config.max_position_embeddings - 2  # the positions of XLM-R begin at 2
         rows = [torch.tensor(list(islice(self._tokens(form), longest))) for form in forms]
         tokens = pad_sequence(rows, batch_first=True).to(self.device)
         mask = pad_sequence([row.new_ones(len(row)) for row in rows], batch_first=True).to(self.device)
