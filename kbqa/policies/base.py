@@ -161,8 +161,16 @@ class RankingPolicy(Policy, Protocol):
     def rated(self, episodes: Sequence[Sequence[int]]) -> list[float]:
         """How well the whole of each ended episode suits its question, in nats.
 
-        To be added to its log-probability, in which each choice was made without knowing the next; 0 for all
-        if the policy has no re-ranker.
+        To be added to its log-probability, in which each choice was made without knowing the next.
+
+        Args:
+            episodes: the tokens of each.
+
+        Returns:
+            A rating of each; 0 for all if the policy has no re-ranker.
+
+        Raises:
+            PolicyUnavailableError: as `generate`.
         """
         ...
 

@@ -139,7 +139,7 @@ def beam_search(
     deadline: float | None = None,
     cancelled: threading.Event | None = None,
 ) -> Beam[EpisodeT]:
-    """The episodes of a search; arguments and errors as for `beam_rollout`."""
+    """All episodes that a search ends with; arguments and errors as for `beam_rollout`."""
     tools = QueryCache(player.tools)
     beam = [Member(player.begin(question))]
     consult(tools, question, [beam[0].episode])
