@@ -10,6 +10,9 @@ Two things can be wrong with an answer, and a beam search tells them apart: the 
 the policy may have taken another form for the one that is asked for. Of the former, the probability of
 declining says something; of the latter, how likely the episodes with other answers were. Each is scaled by
 itself: P(right) = P(there) P(right | there).
+
+An answer to a question whose fact is missing is worse than none, so whether it is given depends on the
+probability of declining, too (`is_withheld`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
 # A likelihood or a share that is nearer to 0 or 1 says no more.
 _LEAST, _LEAST_PRESENCE, _LEAST_SHARE = 1e-3, 1e-4, 1e-6
 _FEWEST = 20  # questions that a calibration needs
+_LACKING = 0.1  # of the questions that people ask, the share whose fact the graph is taken to lack
 
 
 class Choices(NamedTuple):
@@ -92,15 +96,21 @@ class SearchCalibration:
     def fit(cls, episodes: Sequence[Choices], right: Sequence[bool], lacking: Sequence[Choices]) -> Self:
         """Fit on searched episodes.
 
+        Far more of these may lack their fact than of the questions that people ask, so the odds of presence
+        are corrected for the share (King and Zeng 2001, "Logistic regression in rare events data", section
+        4.1).
+
         Args:
             right: whether each episode's answers are exactly the gold answers.
-            lacking: of episodes about graphs that lack the fact that is asked for.
+            lacking: of episodes about graphs that lack the fact that is asked for; at least one.
         """
         presences = [one.presence for one in (*episodes, *lacking) if one.presence is not None]
         shares = [one.share for one in episodes if one.share is not None]
         there = [True] * len(episodes) + [False] * len(lacking)
+        sampled = Scaling.fit(list(map(_presence_odds, presences)), there)
+        odds = (1 - _LACKING) / _LACKING * len(lacking) / len(episodes)
         return cls(
-            Scaling.fit(list(map(_presence_odds, presences)), there),
+            Scaling(sampled.intercept + math.log(odds), sampled.slope),
             Scaling.fit(list(map(_share_odds, shares)), right),
         )
 
@@ -162,6 +172,17 @@ def choices_of(trajectory: Trajectory) -> Choices | None:
         return None
     likelihoods, search = log_likelihoods(trajectory.turns), trajectory.search
     return Choices(likelihoods) if search is None else Choices(likelihoods, search.share, search.presence)
+
+
+def is_withheld(confidence: float, presence: float | None, least: float) -> bool:
+    """Whether answers are shown as candidates only.
+
+    Args:
+        confidence: the probability that they are right.
+        presence: as of `Choices`.
+        least: what both have to reach; 0 withholds nothing.
+    """
+    return confidence < least or (presence is not None and presence < least)
 
 
 def log_likelihoods(turns: Sequence[Turn]) -> tuple[float, ...]:

@@ -140,6 +140,9 @@ def _learn(model: nn.Module, asked: Sequence[Asked], rng: random.Random) -> None
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(parameters, _LEARNING_RATE, weight_decay=0.01)
     steps = _EPOCHS * len(asked) // _QUESTIONS
+    # Where the processor has no bf16, its products take many times as long as those in fp32.
+    can = torch.cpu.get_capabilities()
+    has_bf16 = bool(can.get("amx_bf16") or can.get("avx512_bf16"))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min(1.0, (step + 1) / _WARM_UP) * (1 - step / steps)
     )
@@ -149,7 +152,7 @@ def _learn(model: nn.Module, asked: Sequence[Asked], rng: random.Random) -> None
             waiting = rng.sample(asked, len(asked))
         batch, waiting = waiting[:_QUESTIONS], waiting[_QUESTIONS:]
         lists = [_examples(question, list(relations[question.kg]), rng) for question in batch]
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16):
             ratings = model([form for forms in lists for form, _ in forms]).float()
         loss = _loss(ratings, [[right for _, right in forms] for forms in lists])
         optimiser.zero_grad()

@@ -30,8 +30,8 @@ class AnswerRequest(BaseModel):
         timeout_s: timeout in seconds; the answer then contains what has been found.
         stream: send every step as server-sent events (see `events`), with the document as the last one.
         require_evidence: omit answers that the graph does not support.
-        min_confidence: confidence below which answers are withheld (default: that of the key or of the
-            gateway); 0 withholds nothing.
+        min_confidence: answers are withheld if their confidence or their presence is lower (default: that of
+            the key or of the gateway); 0 withholds nothing.
         session: the conversation that the question belongs to: `new`, or the `session` of an earlier answer.
             The question may then leave out what was said before ("Where was he born?").
         understood: the complete question, if the caller knows it; needs a session. With the last question
@@ -206,6 +206,8 @@ class AnswerResponse(BaseModel):
         reason: why the candidates are not given as answers.
         confidence: probability that the first run's answers are right; absent if there are none, or if it was
             not measured how sure the policy's answers are.
+        presence: probability, in the policy's view, that the graph has the fact at all; absent if it did not
+            compare several episodes.
         policy: name of the policy that answered: the run that has trained it, `reader` for the policy that
             ships with kbqa, or the name of an external model.
         policy_version, recipe: its version, and the recipe that it was trained with.
@@ -227,6 +229,7 @@ class AnswerResponse(BaseModel):
     candidates: list[Answer] = []
     reason: str | None = None
     confidence: float | None = None
+    presence: float | None = None
     runs: list[Run]
     policy: str
     policy_version: str

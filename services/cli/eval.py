@@ -145,7 +145,7 @@ def evaluate(
     from kbqa.evaluation import compare as compare_with
     from kbqa.evaluation import evaluate as measure
     from kbqa.evaluation import read_earlier
-    from kbqa.evaluation.certainty import measured
+    from kbqa.evaluation.certainty import confidences, measured
     from services.cli.candidates import open_candidate
     from services.cli.eval_report import print_summary, write
 
@@ -212,10 +212,13 @@ def evaluate(
         "questions_per_second": round(len(questions) / seconds, 2),
     }
     comparison = None if earlier is None else compare_with(evaluation.records, *earlier).to_json()
-    confidence = (
-        None if candidate.calibration is None else measured(candidate.calibration, evaluation.records)
-    )
-    result = {**evaluation.to_json(), **about, "confidence": confidence, "comparison": comparison}
+    result = {**evaluation.to_json(), **about, "confidence": None, "comparison": comparison}
+    if candidate.calibration is not None:
+        result["confidence"] = measured(candidate.calibration, evaluation.records)
+        for told, sure in zip(
+            result["records"], confidences(candidate.calibration, evaluation.records), strict=True
+        ):
+            told["confidence"] = sure
     print_summary(result)
     write(as_json, html, result, evaluation.examples)
 

@@ -18,7 +18,7 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
-from kbqa.confidence import Calibration, choices_of
+from kbqa.confidence import Calibration, choices_of, is_withheld
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
 from kbqa.kg.retrieval import ACTIONS
@@ -52,15 +52,26 @@ def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | N
     return round(calibration.confidence(choices), 3)
 
 
+def presence_of(run: Trajectory) -> float | None:
+    """How likely it is that the graph has the fact, in the policy's view; None if nobody knows."""
+    return None if run.search is None or not run.answers else round(run.search.presence, 3)
+
+
 def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:
-    """A document whose answers are only candidates if its policy is not sure enough of them."""
-    confidence = document.confidence
-    if confidence is None or confidence >= min_confidence or not document.answers:
+    """A document whose answers are only candidates if its policy is not sure enough of them.
+
+    Args:
+        min_confidence: see `is_withheld`.
+    """
+    confidence, presence = document.confidence, document.presence
+    if confidence is None or not document.answers or not is_withheld(confidence, presence, min_confidence):
         return document
     reason = f"the policy is not sure enough ({confidence:g}; at least {min_confidence:g} is wanted)"
     declined = [turn.thought for turn in document.runs[0].trajectory if declines(turn.thought)]
     if declined:
         reason = "the graph seems to have no such fact" + declined[0].removeprefix(DECLINED)
+    elif confidence >= min_confidence:
+        reason = f"the graph may not have such a fact ({presence:g}; at least {min_confidence:g} is wanted)"
     names_nothing = document.linking is not None and not document.linking.topic_entities
     status = "no_topic_entity" if names_nothing else "no_answer"
     return document.model_copy(

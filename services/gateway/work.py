@@ -16,7 +16,7 @@ from kbqa.evidence import Claims
 from kbqa.kg.actions import GraphTools
 from kbqa.serving.policies import Lease
 from services.gateway.admission import Admission
-from services.gateway.answers import answers_of, confidence_of, record, status_of, usage_of
+from services.gateway.answers import answers_of, confidence_of, presence_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
 from services.gateway.errors import OverloadedError
 from services.gateway.meter import Meter
@@ -202,6 +202,7 @@ class Work:
             linking=linking,
             answers=answers,
             confidence=confidence_of(runs[0], served.calibration) if answers else None,
+            presence=presence_of(runs[0]) if answers else None,
             runs=[record(run) for run in runs],
             policy=served.run,
             policy_version=served.version,

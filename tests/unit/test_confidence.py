@@ -5,7 +5,15 @@ import random
 
 import pytest
 
-from kbqa.confidence import Calibration, Choices, Scaling, SearchCalibration, calibration_error, choices_of
+from kbqa.confidence import (
+    Calibration,
+    Choices,
+    Scaling,
+    SearchCalibration,
+    calibration_error,
+    choices_of,
+    is_withheld,
+)
 from kbqa.trajectory import DECLINED, Search, Status, Trajectory, Turn
 
 
@@ -85,6 +93,22 @@ def test_answers_after_declining_are_right_only_if_that_was_wrong():
     assert all(map(math.isfinite, choices_of(certain).log_likelihoods))
 
 
+@pytest.mark.parametrize(
+    ("confidence", "presence", "least", "is_it"),
+    [
+        (0.6, 0.9, 0.6, False),
+        (0.6, 0.9, 0.7, True),
+        (0.9, 0.6, 0.7, True),
+        (0.9, None, 0.7, False),
+        (0.0, 0.0, 0.0, False),
+    ],
+)
+def test_an_answer_is_withheld_unless_it_is_likely_right_and_its_fact_likely_there(
+    confidence, presence, least, is_it
+):
+    assert is_withheld(confidence, presence, least) is is_it
+
+
 def test_the_share_of_a_search_is_among_the_choices():
     turns = (Turn(0, 1, (-0.5,), "<1>", Status.ANSWERED),)
     episode = Trajectory((), turns, Status.ANSWERED, search=Search(0.75, 0.9, 2, 40, 1))
@@ -115,9 +139,9 @@ def test_the_two_parts_are_fitted_apart():
     rng = random.Random(3)
 
     def searched(is_there):
-        odds = rng.uniform(-4, 3)
+        odds = rng.uniform(-4, 4)
         while rng.random() > 1 / (1 + math.exp((-1 if is_there else 1) * 0.8 * odds)):
-            odds = rng.uniform(-4, 3)
+            odds = rng.uniform(-4, 4)
         return Choices((-1.0,), 1 / (1 + math.exp(-rng.uniform(-4, 8))), 1 / (1 + math.exp(-odds)))
 
     episodes = [searched(True) for _ in range(8000)]
@@ -126,6 +150,8 @@ def test_the_two_parts_are_fitted_apart():
     assert found.right.slope == pytest.approx(0.5, abs=0.05)
     assert found.right.intercept == pytest.approx(0.0, abs=0.1)
     assert found.there.slope == pytest.approx(0.8, abs=0.05)
+    # Half of them lack their fact; of the questions that people ask, one in ten is taken to.
+    assert found.there.intercept == pytest.approx(math.log(9), abs=0.1)
 
 
 def test_what_was_fitted_for_searches_is_kept_beside_the_rest():

@@ -184,6 +184,25 @@ def test_only_the_first_run_decides_what_is_missing(document):
     assert withheld(first, 0.9).reason == "the graph seems to have no such fact"
 
 
+@pytest.mark.parametrize(
+    ("presence", "least", "status"), [(0.4, 0.4, "unsupported"), (0.4, 0.45, "no_answer")]
+)
+def test_an_answer_is_withheld_too_if_its_fact_is_likely_missing(document, presence, least, status):
+    doubted = document.model_copy(update={"presence": presence})
+    assert withheld(doubted, least).status == status
+    assert withheld(doubted, 0.0) is doubted
+
+
+def test_whoever_doubts_that_a_fact_is_there_says_so(document):
+    doubted = document.model_copy(update={"presence": 0.4})
+    assert withheld(doubted, 0.5).reason == (
+        "the graph may not have such a fact (0.4; at least 0.5 is wanted)"
+    )
+    assert withheld(doubted, 0.6).reason.startswith("the policy is not sure enough (0.5;")
+    declined = doubted.model_copy(update={"runs": document.runs[::-1]})
+    assert withheld(declined, 0.5).reason == "the graph seems to have no such fact"
+
+
 @pytest.mark.parametrize("least", [-0.1, 1.1, "0.5"])
 def test_a_threshold_is_a_probability(gateway, least):
     response = gateway(sure(0.5)).post("/v1/answer", json={**ASK, "min_confidence": least})

@@ -139,11 +139,13 @@ function show(request, document) {
 }
 
 function factsOf(request, document) {
-  const { usage, confidence, policy, policy_version: version } = document;
+  const { usage, confidence, presence, policy, policy_version: version } = document;
   const costs = document.cached ? ["answered before"] : [`${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`,
     `${number(usage.generated_tokens)} tokens written`, `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`];
+  const sure = confidence === undefined ? [] : [`how sure: ${confidence}`];
+  if (document.candidates.length && presence !== undefined) sure.push(`that the graph has the fact: ${presence}`);
   return [
-    h("p", { class: "usage" }, [...(confidence === undefined ? [] : [`how sure: ${confidence}`]), ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
+    h("p", { class: "usage" }, [...sure, ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
     policy === READER ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
