@@ -57,7 +57,7 @@ def create(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Withhold answers with a lower confidence (default: the gateway's threshold).",
+            help="Withhold answers with a lower confidence or presence (default: the gateway's threshold).",
         ),
     ] = None,
     file: File = None,

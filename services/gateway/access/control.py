@@ -44,7 +44,8 @@ class Caller:
         counted_as: name under which its requests are counted.
         graphs: graphs that it may ask about; None for all.
         rate, quota: its limits.
-        min_confidence: confidence below which answers are withheld from it, unless its request names another.
+        min_confidence: confidence and presence below which answers are withheld from it, unless its request
+            names another.
     """
 
     owner: str

@@ -25,8 +25,8 @@ class AccessSettings(ServiceSettings):
             (`KBQA_REDIS_URL`, else `REDIS_URL`; default: each gateway does so for itself).
         rate: rate limit of keys without one of their own or, without keys, of each address (default: none).
         quota: the same for the number of questions.
-        min_confidence: confidence below which answers are withheld from keys without a threshold of their
-            own, or, without keys, from everybody; requests may name another.
+        min_confidence: confidence and presence below which answers are withheld from keys without a threshold
+            of their own, or, without keys, from everybody; requests may name another.
         counts_without_redis: if Redis does not answer, each gateway counts for itself ("local"), or
             rejects requests that must be counted ("refuse").
         redis_timeout_s: timeout for Redis, in seconds.
