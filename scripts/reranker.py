@@ -38,7 +38,7 @@ from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Form, Words,
 from kbqa.policies.chooser.reranker import Reranker
 from kbqa.policy_store import PolicyVersion
 from kbqa.rollouts import Searcher
-from kbqa.rollouts.beam import beam_search
+from kbqa.rollouts.beam import UNLIKELY, beam_search
 from kbqa.trajectory import Question
 from services.cli.candidates import open_candidate
 from services.cli.graphs import load_graphs, local_tools
@@ -54,7 +54,6 @@ _LORA = LoraConfig(
 )
 _EPOCHS, _QUESTIONS, _LEARNING_RATE, _WARM_UP = 2, 16, 1e-3, 50
 _MADE = 4  # wrong forms that are made of a right one, at most
-_UNLIKELY = 14.0  # forms whose log-probability is lower than the best one's by more are not learned from
 _WIDTH = 32  # questions that are played at a time
 _FOLLOWED = KINDS.index(("<inverse>",)) + 1  # kinds before this one follow a relation
 
@@ -183,7 +182,7 @@ def _examples(question: Asked, relations: Sequence[Words], rng: random.Random) -
     found = {
         candidate.form: candidate.right
         for candidate in question.candidates
-        if candidate.form.path and candidate.log_likelihood > likeliest - _UNLIKELY
+        if candidate.form.path and candidate.log_likelihood > likeliest - UNLIKELY
     }
     right = next((form for form, is_right in found.items() if is_right), None)
     if right is not None:

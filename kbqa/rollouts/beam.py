@@ -26,6 +26,9 @@ from kbqa.rollouts.linear import Listener, linear_rollout
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Search, Status, Trajectory, declines
 
+UNLIKELY = 14.0
+"""Nats by which an episode is less likely than another one so that no rating makes up for them."""
+
 
 def answering_rollout(
     player: Player[EpisodeT],
@@ -165,8 +168,13 @@ def beam_search(
 
 
 def _reranked(player: Searcher[EpisodeT], beam: Sequence[Member[EpisodeT]]) -> list[Member[EpisodeT]]:
-    ratings = player.rate([member.episode for member in beam])
-    rated = [replace(member, rating=rating) for member, rating in zip(beam, ratings, strict=True)]
+    """The members, those that weigh most first; what is too unlikely is not rated, since that takes time."""
+    likeliest = max(member.log_likelihood for member in beam)
+    near = [member for member in beam if member.log_likelihood > likeliest - UNLIKELY]
+    far = [member for member in beam if member.log_likelihood <= likeliest - UNLIKELY]
+    ratings = player.rate([member.episode for member in near]) if len(near) > 1 else [0.0]
+    rated = [replace(member, rating=rating) for member, rating in zip(near, ratings, strict=True)]
+    rated += [replace(member, rating=min(ratings)) for member in far]
     return sorted(rated, key=lambda member: member.weight, reverse=True)
 
 

@@ -81,6 +81,7 @@ class RankingScript(ScriptedPolicy):
     ) -> None:
         super().__init__(codec, lambda prompt: "<0>")
         self._table, self._ratings, self.asked = table, ratings or {}, 0
+        self.rated_episodes = 0
 
     def ranked(self, prompts, *, deadline=None, cancelled=None) -> list[Ranking]:
         return [self._ranked(self._codec.decode(prompt)) for prompt in prompts]
@@ -89,6 +90,7 @@ class RankingScript(ScriptedPolicy):
         return [ranking.completions[0] for ranking in self.ranked(prompts)]
 
     def rated(self, episodes) -> list[float]:
+        self.rated_episodes += len(episodes)
         taken = [_said(self._codec.decode(episode))[1] for episode in episodes]
         return [self._ratings.get(options[0], 0.0) if options else 0.0 for options in taken]
 

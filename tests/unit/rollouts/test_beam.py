@@ -72,6 +72,20 @@ def test_what_is_rated_highly_is_not_looked_for():
     assert found.answers == ("Byron",)
 
 
+@pytest.mark.parametrize(("friend", "rated"), [(1e-5, 2), (1e-7, 0)])
+def test_no_rating_makes_up_for_14_nats(friend, rated):
+    """e^-14 is 8e-7."""
+    table = {
+        "": {"parent": 1 - friend, "friend": friend},
+        "parent": {"answer": 1.0, "rival": 1e-9, "parent": 1e-9},
+        "friend": {"answer": 1.0},
+    }
+    player = agent(table, ratings={"parent": -16.0})
+    found = answering_rollout(player, question(), 0.0)
+    assert player.policy.rated_episodes == rated
+    assert found.answers == ("Babbage" if rated else "Byron",)
+
+
 def test_what_the_search_cost_beside_its_episode_is_counted():
     player = agent({**UNSURE, "friend": {"answer": 1.0}})
     found = answering_rollout(player, question(), 0.0)
