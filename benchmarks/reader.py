@@ -36,7 +36,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store.shipped import READER
 from kbqa.recipes import load_recipe
 from kbqa.trajectory import Question
-from services.cli.graphs import local_tools
+from services.cli.graphs import load_graphs, local_tools
 
 _QUESTIONS, _OF_A_FILE = 500, 2000  # at most, evenly spaced; of PathQuestion's files
 _SETS = (
@@ -105,6 +105,7 @@ def report(home: Path, policy: str = READER) -> Iterator[str]:
         yield _curve(name, result)
     yield f"\n| the surest {_SUREST:.0%} | Hits@1 | exactly the gold answers | those or the gold path's |"
     yield "|---|---|---|---|"
+    load_graphs(home, "metaqa", 1)
     with closing(GraphCatalog(home)) as graphs:
         gold = _GoldPaths(local_tools(graphs, home))
         for name in _MERGED:
