@@ -162,7 +162,9 @@ _FOLLOW_UP_DOCUMENT = _DOCUMENT.model_copy(
     update={"question": "Who directed it?", "understood": "Who directed Kismet?", "session": _SESSION}
 )
 _CANDIDATE_DOCUMENT = withheld(
-    _DOCUMENT.model_copy(update={"policy": READER, "policy_version": "v000001-0c1d2e3f", "confidence": 0.31}),
+    _DOCUMENT.model_copy(
+        update={"policy": READER, "policy_version": "v000001-0c1d2e3f", "confidence": 0.31, "presence": 0.84}
+    ),
     min_confidence=0.5,
 )
 
