@@ -67,10 +67,18 @@ def family(pid):
     return psutil.Process(pid).children(recursive=True)
 
 
+def runs(process):
+    """Whether a process runs; it may end while that is asked."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def gone(processes, timeout_s):
     """Whether none of them runs any more, at the latest after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
-    while alive := [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
+    while alive := [process for process in processes if runs(process)]:
         if time.monotonic() > deadline:
             return alive == []
         time.sleep(0.05)
