@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbqa.confidence import Calibration, Choices
-from kbqa.evaluation.certainty import measured
+from kbqa.confidence import Calibration, Choices, Scaling, SearchCalibration
+from kbqa.evaluation.certainty import confidences, measured
 
 AS_IT_IS = Calibration(intercept=0.0, slope=1.0, questions=20)  # the likelihood itself
 
@@ -30,6 +30,15 @@ def test_each_threshold_has_its_share_of_all_questions():
     assert curve[0.0] == (0.75, pytest.approx(2 / 3))
     assert curve[0.6] == (0.5, 1.0)
     assert curve[0.9] == (0.0, None)
+
+
+def test_an_answer_whose_fact_is_likely_missing_is_not_covered():
+    searched = Calibration(0.0, 1.0, 20, search=SearchCalibration(Scaling(9.0, 0.0), Scaling(0.0, 1.0)))
+    doubted = SimpleNamespace(choices=Choices((0.0,), 0.9, 0.4), is_right=False, answers=("x",))
+    found = measured(searched, [doubted])
+    coverage = {point["threshold"]: point["coverage"] for point in found["curve"]}
+    assert (coverage[0.4], coverage[0.5]) == (1.0, 0.0)
+    assert confidences(searched, [doubted, record(None, True)]) == [pytest.approx(0.9, abs=1e-3), None]
 
 
 def test_without_probabilities_nothing_is_measured():
