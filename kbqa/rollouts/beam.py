@@ -27,7 +27,7 @@ from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Search, Status, Trajectory, declines
 
 UNLIKELY = 14.0
-"""An episode that is this many nats less likely than another one is not rated: no rating makes up for that."""
+"""An episode that is so many nats less likely than another one is not rated: no rating makes up for that."""
 
 
 def answering_rollout(
