@@ -59,8 +59,8 @@ def ask(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Withhold answers with a lower confidence or presence (default: that of the key or the "
-            "gateway).",
+            help="Withhold an answer if its confidence or its presence is lower (default: the threshold of "
+            "the key or the gateway).",
         ),
     ] = None,
     file: Annotated[
@@ -208,7 +208,7 @@ def _answers(document: AnswerResponse) -> Text:
     if document.confidence is not None:
         text.append(f"how sure: {document.confidence:g}\n", style="dim")
     if document.candidates and document.presence is not None:
-        text.append(f"that the graph has the fact: {document.presence:g}\n", style="dim")
+        text.append(f"how likely the graph has the fact: {document.presence:g}\n", style="dim")
     if document.policy == READER:
         did = "answered" if document.answers else "was asked"
         text.append(f"the reader {did}, which was not trained on this graph\n", style="dim")

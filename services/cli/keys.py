@@ -57,7 +57,8 @@ def create(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Withhold answers with a lower confidence or presence (default: the gateway's threshold).",
+            help="Withhold an answer if its confidence or its presence is lower (default: the gateway's "
+            "threshold).",
         ),
     ] = None,
     file: File = None,

@@ -143,7 +143,7 @@ function factsOf(request, document) {
   const costs = document.cached ? ["answered before"] : [`${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`,
     `${number(usage.generated_tokens)} tokens written`, `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`];
   const sure = confidence === undefined ? [] : [`how sure: ${confidence}`];
-  if (document.candidates.length && presence !== undefined) sure.push(`that the graph has the fact: ${presence}`);
+  if (document.candidates.length && presence !== undefined) sure.push(`how likely the graph has the fact: ${presence}`);
   return [
     h("p", { class: "usage" }, [...sure, ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
     policy === READER ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
