@@ -23,7 +23,7 @@ import weakref
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbqa.kg.actions import Item, ScoredItem
+from kbqa.kg.common_relations import CommonRelation, lacking
 from kbqa.kg.descriptions import description_of
 from kbqa.kg.ranking.encoders import Encoder, Matrix, Vector, unit_rows, words
 from kbqa.kg.store import GraphStore
@@ -217,13 +218,13 @@ class Ranker:
             self._keep([text for all_ in texts.values() for text in all_])
             for item in new:
                 label, name, description = (self._rows[text] for text in texts[item.id])
-                forms = frozenset(map(_bare, (item.id, item.label, _local_name(item.id))))
+                forms = frozenset(map(_bare, (item.id, item.label, local_name(item.id))))
                 self._entries[item.id] = _Entry(item, (label, name, description), forms)
         return [self._entries[item.id] for item in items]
 
     def _texts(self, item: Item) -> tuple[str, str, str]:
         """Label, name and description, as they are encoded."""
-        name = _spoken(_local_name(item.id))
+        name = _spoken(local_name(item.id))
         label = name if item.label == item.id else _spoken(item.label)
         return label, name, self._describe(item) or label
 
@@ -284,6 +285,14 @@ class SchemaIndex:
         self.encoder = encoder
         self.relations = Ranker(encoder, lambda: listed("relations"), directory, described)
         self.types = Ranker(encoder, lambda: listed("types"), directory)
+        self._listed = listed
+
+    @cached_property
+    def lacking(self) -> Sequence[CommonRelation]:
+        """The common relations that the graph lacks; see `kbqa.kg.common_relations`."""
+        relations = self._listed("relations")
+        names = (name for item in relations for name in (local_name(item.id), local_name(item.label)))
+        return lacking(names)
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Warm both rankers, see `Ranker.warm`."""
@@ -320,7 +329,8 @@ def _spoken(text: str) -> str:
     return text if " " in text else words(text)
 
 
-def _local_name(id_: str) -> str:
+def local_name(id_: str) -> str:
+    """An id without its namespace; an id without one, and a text that is no id, as they are."""
     if not _NAMESPACED.fullmatch(id_):
         return id_
     return unquote(re.split("[/#:]", id_.rstrip("/#:"))[-1])
@@ -328,7 +338,7 @@ def _local_name(id_: str) -> str:
 
 def _bare(text: str) -> str:
     """Letters and digits without case: equal for `Place of birth` and `place_of_birth`."""
-    return _NOT_WORD.sub("", unicodedata.normalize("NFKC", _local_name(text))).casefold()
+    return _NOT_WORD.sub("", unicodedata.normalize("NFKC", local_name(text))).casefold()
 
 
 def literalness(query: str, item: Item) -> int:

@@ -10,8 +10,8 @@ unless it has no other members; `return` keeps the topics in all sets.
 
 A form can only `ask` if that is wanted (`ask`), since policies from before it was there do not know it.
 
-With `missing`, joins are listed apart that lead nowhere, with relations that others like these nodes have: a
-question may be about a fact that the graph lacks.
+With `missing`, joins are listed apart that lead nowhere, with relations that others like these nodes have, or
+that graphs commonly have and this one lacks: a question may be about a fact that the graph lacks.
 
 Nodes without names, which hold the parts of a fact, are members on the way, and no answers: `nameless`.
 
@@ -39,6 +39,7 @@ from kbqa.kg.arguments import (
     ArgumentKind,
     whole_number,
 )
+from kbqa.kg.common_relations import asked_for
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.compound_values import is_nameless
@@ -185,8 +186,11 @@ class _Expanding:
 
     def _missing(self, expansions: Expansions, source: Source) -> Iterable[Expansion]:
         # Over a network, a query for each relation would take too long.
-        wanted = self._arguments.get("missing", False) and not self._store.is_remote
-        return expansions.missing(source) if wanted else ()
+        if not self._arguments.get("missing", False) or self._store.is_remote:
+            return ()
+        labels = map(expansions.label, self._arguments.get("topics", ()))
+        common = asked_for(self._question, labels, self._surroundings.schema.lacking)
+        return expansions.missing(source, common)
 
     def _answer(
         self, page: Page, expansions: Sequence[Expansion] = (), lacking: Sequence[Expansion] = ()
@@ -217,7 +221,9 @@ class _Expanding:
         # Over a network, one query for each join would take too long.
         if self._arguments.get("ahead", False) and not self._store.is_remote:
             found = [
-                behind(self._store, one.nodes, one.path) if one.operation is Operation.JOIN else []
+                behind(self._store, one.nodes, one.path)
+                if one.operation is Operation.JOIN and one.nodes
+                else []
                 for one in listed
             ]
             fit = fitting(found, self._question, self._surroundings.schema.relations)
@@ -275,7 +281,8 @@ ACTIONS.register(
             "missing": Argument(
                 FLAG,
                 "whether to list joins that lead nowhere, with relations of others that share a neighbour "
-                "with these nodes; not at an endpoint",
+                "with these nodes, and with common relations that the question asks for and the graph lacks; "
+                "not at an endpoint",
             ),
             "through": Argument(
                 FLAG,

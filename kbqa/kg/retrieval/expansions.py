@@ -24,7 +24,7 @@ and not for all films of its genre.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -197,11 +197,20 @@ class Expansions:
                 if not self._leads(NAMING | TYPING, (relation, inverse)) and not self._turns_back(form):
                     yield replace(join, form=form, path=(*join.path, (relation, inverse)))
 
-    def missing(self, source: Source) -> Iterator[Expansion]:
-        """The joins that lead nowhere from the nodes, and from others like them somewhere."""
-        if Operation.JOIN in self.wanted:
-            hops, others = missing(self.store, source.nodes, source.survey)
-            yield from (source.expansion(hop, others) for hop in hops)
+    def missing(self, source: Source, common: Iterable[str]) -> Iterator[Expansion]:
+        """The joins that lead nowhere from the nodes.
+
+        Some lead somewhere from others like the nodes, and some from nowhere in the graph.
+
+        Args:
+            common: names of relations that the graph lacks altogether.
+        """
+        if Operation.JOIN not in self.wanted:
+            return
+        hops, others = missing(self.store, source.nodes, source.survey)
+        yield from (source.expansion(hop, others) for hop in hops)
+        for name in common:
+            yield source.expansion((Item(name.replace(" ", "_"), name), False), ())
 
     def starts(self) -> Iterator[Expansion]:
         """The classes with which a question may begin."""
@@ -233,9 +242,12 @@ class Expansions:
     def asks(self, form: Expression) -> Iterator[Expansion]:
         """Whether each topic is one of the members."""
         for topic, leaf in self.topics.items():
-            yield from self._if_wanted(
-                Ask(form, leaf), Operation.ASK, operand=Item(topic, self._label(topic))
-            )
+            yield from self._if_wanted(Ask(form, leaf), Operation.ASK, operand=Item(topic, self.label(topic)))
+
+    def label(self, topic: str) -> str:
+        """What the graph calls a topic; its id if the graph does not know it."""
+        found = self.store.items(self.store.resolve_entity(topic))
+        return next(iter(found.values())).label if found else topic
 
     def _leads(self, relations: Collection[str], hop: Hop) -> bool:
         """Whether a hop is along one of some relations, which are SPARQL terms."""
@@ -260,7 +272,7 @@ class Expansions:
 
     def _bound(self, form: Expression, topic: str, bonds: Sequence[Bond], total: int) -> Iterator[Expansion]:
         """The members with a path to another topic."""
-        label = self._label(topic)
+        label = self.label(topic)
         for bond in bonds:
             if bond.members < total:
                 other: Entity | Literal | Expression = self.topics[topic]
@@ -269,10 +281,6 @@ class Expansions:
                 assert not isinstance(other, Entity | Literal)  # a bond has a relation
                 kept = And(form, other)
                 yield from self._if_wanted(kept, Operation.KEEP, bond.path, Item(topic, label))
-
-    def _label(self, topic: str) -> str:
-        found = self.store.items(self.store.resolve_entity(topic))
-        return next(iter(found.values())).label if found else topic
 
     def _valued(
         self, form: Expression, attribute: Attribute, asked: Mentioned, total: int

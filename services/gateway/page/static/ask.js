@@ -146,7 +146,7 @@ function factsOf(request, document) {
   if (document.candidates.length && presence !== undefined) sure.push(`how likely the graph has the fact: ${presence}`);
   return [
     h("p", { class: "usage" }, [...sure, ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
-    policy === READER ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
+    policy === READER ? h("p", { class: "muted" }, `The reader ${document.answers.length ? "answered" : "was asked"}, which was not trained on this graph.`) : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),

@@ -245,7 +245,7 @@ def test_a_candidate_is_shown_as_such_with_the_reason(open_page, serve):
         expect(page.locator(".alarm")).to_contain_text("not sure enough (0.269; at least 0.5 is wanted)")
         expect(page.locator(".usage")).to_contain_text("how sure: 0.269 · ")
         expect(page.locator(".usage")).to_contain_text("policy reader/v000001-scripted")
-        expect(page.get_by_text("The reader answered")).to_be_visible()
+        expect(page.get_by_text("The reader was asked, which was not trained on this graph.")).to_be_visible()
 
 
 def test_the_past_is_kept_bounded_and_cleared(open_page, serve):

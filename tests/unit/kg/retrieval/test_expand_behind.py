@@ -99,3 +99,27 @@ def test_a_join_goes_back_to_what_shares_a_node_only_if_that_is_not_too_much():
         if "behind" in one
     }
     assert behind == {"director": [("director", True)]}
+
+
+def test_a_relation_that_the_whole_graph_lacks_is_listed_as_missing_if_the_question_asks_for_it(expand_here):
+    composed = {"question": "who composed the music of the films?", "operations": ["join"], "missing": True}
+    films = f"(JOIN {EX}director {EX}mann)"
+    for form, *topics in ((None, f"{EX}miami"), (films, f"{EX}mann")):
+        result = expand_here(form, *topics, **composed, ahead=True)
+        [lacks] = [one for one in result.details["missing"] if "composer" in one["form"]]
+        assert lacks["path"] == [{"id": "composer", "label": "composer", "inverse": False}]
+        assert "behind" not in lacks
+    unasked = expand_here(None, f"{EX}miami", question=composed["question"], operations=["join"])
+    assert "missing" not in unasked.details
+    other = expand_here(None, f"{EX}heat", question="who wrote it?", operations=["join"], missing=True)
+    assert "missing" not in other.details  # the graph has authors
+
+
+def test_the_name_of_a_topic_does_not_ask_for_a_relation(expand_here):
+    # Miami Vice is no question about a vice president, nor a heat about temperatures.
+    asked = expand_here(None, f"{EX}heat", question="when did Heat end?", operations=["join"], missing=True)
+    assert "missing" not in asked.details
+    asked = expand_here(
+        None, f"{EX}miami", question="the heat of Miami Vice", operations=["join"], missing=True
+    )
+    assert "(JOIN (R temperature) miami)" in missing(asked)

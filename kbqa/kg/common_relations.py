@@ -1,0 +1,78 @@
+"""Relations that people often ask about, and which of them a graph lacks altogether.
+
+If other films have a composer, the graph itself shows that one film lacks it. If no film has one, nothing in
+the graph says that a film could have a composer, and a policy takes the director for the answer to "who
+composed the music of Heat?". So common relations are listed in common_relations.yaml, in English, each with
+the words by which graphs and questions say it. A graph has such a relation if a name of one of its own
+relations contains one of the words; a question asks for it if it contains one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+import yaml
+
+from kbqa.kg.ranking.encoders import words
+
+_OPAQUE = re.compile(r"(?!.*[^\W\d_]{3}).*\d")  # such as P57: a digit, and no word
+
+
+class CommonRelation(NamedTuple):
+    """Attributes:
+    name: how it is called, in words.
+    said: the words that say it, the name among them, in lower case, with a space around each of them.
+    """
+
+    name: str
+    said: tuple[str, ...]
+
+    def is_said_in(self, text: str) -> bool:
+        """Whether a text says it; the text is written as by `spaced`."""
+        return any(one in text for one in self.said)
+
+
+def lacking(names: Iterable[str]) -> Sequence[CommonRelation]:
+    """The common relations that a graph lacks.
+
+    Args:
+        names: of all relations of the graph.
+
+    Returns:
+        None at all where the names do not tell: if one of them is not made of words, or if they say no common
+        relation, so that they may be in another language.
+    """
+    known = [*dict.fromkeys(names)]
+    text = "".join(map(spaced, known))
+    absent = [relation for relation in common_relations() if not relation.is_said_in(text)]
+    is_told = len(absent) < len(common_relations()) and not any(map(_OPAQUE.fullmatch, known))
+    return absent if is_told else []
+
+
+def asked_for(question: str, topics: Iterable[str], relations: Iterable[CommonRelation]) -> list[str]:
+    """The names of those relations that a question asks for.
+
+    Args:
+        topics: the names of what it is about, in which words do not count.
+    """
+    text = spaced(question)
+    for topic in topics:
+        text = text.replace(spaced(topic), " | ")
+    return [relation.name for relation in relations if relation.is_said_in(text)]
+
+
+def spaced(text: str) -> str:
+    """The words of a text or name, in lower case, with a space around each of them."""
+    return f" {words(text)} "
+
+
+@cache
+def common_relations() -> Sequence[CommonRelation]:
+    """All that are listed."""
+    file = resources.files("kbqa.kg") / "common_relations.yaml"
+    listed = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return [CommonRelation(name, tuple(map(spaced, (name, *further)))) for name, further in listed.items()]
