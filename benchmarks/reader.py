@@ -151,17 +151,17 @@ def _surest(name: str, records: Sequence[Mapping[str, Any]], gold: _GoldPaths) -
 
 
 def _pooled_error(results: Iterable[Mapping[str, Any]]) -> float:
-    """The calibration error on at most `_QUESTIONS` of each data set, evenly spaced."""
-    asked = [
-        records[place * len(records) // count]
-        for records in (result["records"] for result in results)
-        for count in [min(_QUESTIONS, len(records))]
-        for place in range(count)
-    ]
+    """The calibration error on at most `_QUESTIONS` of each data set."""
+    asked = [record for result in results for record in _evenly_spaced(result["records"])]
     sure = [record for record in asked if record["confidence"] is not None]
     return calibration_error(
         [record["confidence"] for record in sure], [is_right(record["measures"]["f1"]) for record in sure]
     )
+
+
+def _evenly_spaced(records: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    count = min(_QUESTIONS, len(records))
+    return (records[place * len(records) // count] for place in range(count))
 
 
 def _data() -> Path:
