@@ -36,21 +36,21 @@ class CommonRelation(NamedTuple):
         return any(one in text for one in self.said)
 
 
-def lacking(names: Iterable[str]) -> Sequence[CommonRelation]:
+def lacking(relations: Iterable[Sequence[str]]) -> Sequence[CommonRelation]:
     """The common relations that a graph lacks.
 
     Args:
-        names: of all relations of the graph.
+        relations: the names of each relation of the graph, such as its id and its label.
 
     Returns:
-        None at all where the names do not tell: if one of them is not made of words, or if they say no common
-        relation, so that they may be in another language.
+        None at all where the names do not tell: if a relation has no name that is made of words, or if they
+        say no common relation, so that they may be in another language.
     """
-    known = [*dict.fromkeys(names)]
-    text = "".join(map(spaced, known))
+    known = list(relations)
+    text = "".join(spaced(name) for names in known for name in names)
     absent = [relation for relation in common_relations() if not relation.is_said_in(text)]
-    is_told = len(absent) < len(common_relations()) and not any(map(_OPAQUE.fullmatch, known))
-    return absent if is_told else []
+    says_nothing = any(all(map(_OPAQUE.fullmatch, names)) for names in known)
+    return [] if says_nothing or len(absent) == len(common_relations()) else absent
 
 
 def asked_for(question: str, topics: Iterable[str], relations: Iterable[CommonRelation]) -> list[str]:

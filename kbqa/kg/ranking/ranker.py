@@ -290,9 +290,7 @@ class SchemaIndex:
     @cached_property
     def lacking(self) -> Sequence[CommonRelation]:
         """The common relations that the graph lacks; see `kbqa.kg.common_relations`."""
-        relations = self._listed("relations")
-        names = (name for item in relations for name in (local_name(item.id), local_name(item.label)))
-        return lacking(names)
+        return lacking((local_name(item.id), local_name(item.label)) for item in self._listed("relations"))
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Warm both rankers, see `Ranker.warm`."""
