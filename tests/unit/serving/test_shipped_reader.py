@@ -84,9 +84,17 @@ def test_it_answers_on_a_graph_that_was_just_written(version, ask, question, top
     assert sure(version, run) > 0.5
 
 
-def test_it_says_that_a_graph_lacks_a_fact(version, ask):
-    run = ask("how tall is Michael Mann ?", "Michael Mann")
-    assert DECLINED in [turn.thought for turn in run.turns]
+@pytest.mark.parametrize(
+    ("question", "topic", "lacks"),
+    [
+        ("how tall is Michael Mann ?", "Michael Mann", "height"),
+        ("who composed the music of Heat ?", "Heat", "composer"),
+    ],
+)
+def test_it_says_what_a_graph_lacks(version, ask, question, topic, lacks):
+    run = ask(question, topic)
+    assert run.turns[0].thought == f'{DECLINED}: no "{lacks}" here'
+    assert run.search.presence < 0.1
     assert sure(version, run) < 0.5
 
 
