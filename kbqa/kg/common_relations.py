@@ -2,9 +2,9 @@
 
 If other films have a composer, the graph itself shows that one film lacks it. If no film has one, nothing in
 the graph says that a film could have a composer, and a policy takes the director for the answer to "who
-composed the music of Heat?". So common relations are listed in common_relations.yaml, in English, each with
-the words by which graphs and questions say it. A graph has such a relation if a name of one of its own
-relations contains one of the words; a question asks for it if it contains one of them.
+composed the music of Heat?". So common_relations.yaml lists common relations, in English, each with the words
+that can express it. A graph has such a relation if the name of one of its own relations contains one of the
+words. A question asks for it if it contains one of them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def lacking(relations: Iterable[Sequence[str]]) -> Sequence[CommonRelation]:
         relations: the names of each relation of the graph, such as its id and its label.
 
     Returns:
-        None at all where the names do not tell: if a relation has no name that is made of words, or if they
-        say no common relation, so that they may be in another language.
+        Empty if the names do not show what the graph has: if a relation has no name that is made of words,
+        or if no name contains a word of any common relation, so that they may be in another language.
     """
     known = list(relations)
     text = "".join(spaced(name) for names in known for name in names)
