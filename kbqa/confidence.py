@@ -32,7 +32,7 @@ _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
 # A likelihood or a share that is nearer to 0 or 1 says no more.
 _LEAST, _LEAST_PRESENCE, _LEAST_SHARE = 1e-3, 1e-4, 1e-6
 _FEWEST = 20  # questions that a calibration needs
-_LACKING = 0.1  # of the questions that people ask, the share whose fact the graph is taken to lack
+_LACKING = 0.05  # of the questions that people ask, the share whose fact the graph is taken to lack
 
 
 class Choices(NamedTuple):
