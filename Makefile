@@ -14,7 +14,7 @@ SECONDS ?= 3600
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help setup demo reader up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
-	bench-curves bench-reader bench-learning soak campaign clean
+	bench-curves bench-reader bench-peers bench-learning soak campaign clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -108,6 +108,9 @@ bench-curves: setup ## train the reader on MetaQA for five minutes, with 100, 1,
 bench-reader: setup ## ask the shipped reader about graphs that it has never seen (20 minutes, KBQA_DATA); as root, installs WordNet
 	@bash scripts/wordnet.sh
 	@$(BIN)/python -m benchmarks.reader
+
+bench-peers: setup ## ask kbqa, a ranking of paths and nearest training questions the same questions, and train for five minutes on each set (an hour, KBQA_DATA)
+	@$(BIN)/python -m benchmarks.peers
 
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning

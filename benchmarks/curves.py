@@ -1,15 +1,18 @@
-"""python -m benchmarks.curves [QUESTIONS …]: how well the reader answers MetaQA after minutes of training.
+"""python -m benchmarks.curves [SIZE …]: how well the reader answers MetaQA after minutes of training.
 
-It is trained on that many question-answer pairs of all three hops (default: 100, 1,000 and all), for five
-minutes of the clock, without gold programs. Validation questions show the course; the test is asked once,
-when training is over. Runs stay in KBQA_HOME (curve-100, curve-1000, curve-all), and what is interrupted goes
-on when it is called again.
+    1000, all      it is trained on that many question-answer pairs of all three hops for five minutes of the
+                   clock, without gold programs
+    50-programs    it imitates that many gold programs (recipe reader-sft), without reinforcement learning
+
+Validation questions show the course; the test is asked once, when training is over. Runs stay in KBQA_HOME
+(curve-1000, curve-50-programs), and what is interrupted goes on when it is called again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +27,11 @@ _MOMENTS = (60, 120, 180, 300)  # of training, for the table
 _TESTS = ("metaqa-1hop", "metaqa-2hop", "metaqa-3hop")
 _FEW = 500  # test questions of each
 _JOBS = 2  # evaluations at a time, one core each
-_DEFAULT = ("100", "1000", "all")
+_PROGRAMS = "-programs"
+_DEFAULT = ("100", "1000", "all", "10-programs", "50-programs", "200-programs")
 
 # The values for a policy of one graph: it may forget what the reader knows of others (ADR 76).
-_OPTIONS = (
+FOR_ONE_GRAPH = (
     f"schedule.max_run_seconds={_SECONDS}",
     "schedule.steps=400",
     "schedule.validate_every=20",
@@ -42,8 +46,8 @@ _OPTIONS = (
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
     sizes = arguments or _DEFAULT
-    if any(size != "all" and not (size.isdigit() and int(size)) for size in sizes):
-        sys.stderr.write("name numbers of training questions, or: all\n")
+    if not all(re.fullmatch(rf"all|[1-9]\d*({_PROGRAMS})?", size) for size in sizes):
+        sys.stderr.write(f"name numbers of training questions (100, all) or of programs (50{_PROGRAMS})\n")
         return 2
     if "KBQA_DATA" not in os.environ:
         sys.stderr.write("set KBQA_DATA to the directory that holds metaqa/\n")
@@ -63,20 +67,20 @@ def _train(size: str, home: Path) -> None:
     if (run / "run.json").is_file():
         kbqa("resume", run.name, home=home)
         return
-    limits = [
-        "--limit=test=0",
-        "--limit=validation=150",
-        *([f"--limit=train={size}"] if size != "all" else []),
-    ]
-    options = [f"--set={option}" for option in _OPTIONS]
-    order = ["--dataset", "metaqa@whole", "--recipe", "kg-r1-reader", "--name", run.name]
-    kbqa("train", *order, *limits, *options, home=home)
+    order = ["--dataset", "metaqa@whole", "--name", run.name, "--limit=test=0", "--limit=validation=150"]
+    if size.endswith(_PROGRAMS):
+        programs = size.removesuffix(_PROGRAMS)
+        kbqa("train", *order, "--recipe=reader-sft", f"--set=cold_start.demonstrations={programs}", home=home)
+        return
+    pairs = [f"--limit=train={size}"] if size != "all" else []
+    options = [f"--set={option}" for option in FOR_ONE_GRAPH]
+    kbqa("train", *order, "--recipe=kg-r1-reader", *pairs, *options, home=home)
 
 
 def report(sizes: Sequence[str], home: Path) -> Iterator[str]:
     """The course of each run, and its answers to the test questions, as Markdown."""
     moments = " | ".join(f"{moment} s" for moment in _MOMENTS)
-    yield f"| questions | before | {moments} | {' | '.join(f'test, {test}' for test in _TESTS)} |"
+    yield f"| learned from | before | {moments} | {' | '.join(f'test, {test}' for test in _TESTS)} |"
     yield "|---" * (2 + len(_MOMENTS) + len(_TESTS)) + "|"
     for size in sizes:
         run = home / "runs" / f"curve-{size}"
@@ -106,8 +110,9 @@ def _validations(run: Path) -> list[tuple[float, float]]:
 
 
 def _hits(run: Path, home: Path, test: str) -> float:
-    version = json.loads((run / "progress.json").read_text(encoding="utf-8"))["results"]["versions"]["rl"]
-    asked = ask(run, "rl", f"{run.name}@{version}", test, limit=_FEW, home=home)
+    versions = json.loads((run / "progress.json").read_text(encoding="utf-8"))["results"]["versions"]
+    phase = "cold_start" if run.name.endswith(_PROGRAMS) else "rl"
+    asked = ask(run, phase, f"{run.name}@{versions[phase]}", test, limit=_FEW, home=home)
     return float(asked["metrics"]["hits@1"])
 
 

@@ -7,8 +7,7 @@
 
 If a level has too many paths, only the best are extended (a beam); a path that has returned to its start
 is not extended. The words do not express direction: of two paths with the same words, the one with fewer
-inverse relations comes first. The baseline is played and measured like any policy, but without a language
-model.
+inverse relations comes first.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from kbqa.environment import Budget
-from kbqa.environment.play import Play
-from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, GraphTools, Item, Success
+from kbqa.evaluation.paths import ChosenPath, PathDialogue
+from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, Item
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.follow_path import INVERSE
-from kbqa.protocols import Dialogue, Opening, PredictedAnswer, Reply
-from kbqa.protocols.chooser import answers_of, in_words, place
-from kbqa.rollouts.agent import Sampling
-from kbqa.trajectory import Question, Segment, Status, Turn
+from kbqa.protocols.chooser import in_words
+from kbqa.trajectory import Question
 
 RANKING = "ranking"
 """The name of the baseline."""
@@ -34,9 +30,7 @@ MAX_HOPS = 3
 BEAM = 50
 
 _MOST_RELATIONS = 100  # at a path's end; if there are more, the graph lists the best ones
-_SHOWN_PATHS, _SHOWN_ENTITIES = 5, 20
-# One turn to follow the best path, one to answer with its end; no tokens are read or written.
-_BUDGET = Budget(max_turns=2, max_tokens=1, max_turn_tokens=1, max_observation_tokens=1)
+_SHOWN_PATHS = 5
 
 
 class _Path(NamedTuple):
@@ -79,60 +73,32 @@ class PathRanking:
     tags: ClassVar[tuple[str, ...]] = ()
     stop: ClassVar[tuple[str, ...]] = ()
 
-    def begin(self, question: Question, max_turns: int) -> Dialogue:
+    def begin(self, question: Question, max_turns: int) -> PathSearch:
         return PathSearch(question, self)
 
 
-class PathSearch(Dialogue):
-    """Searches the paths of a question level by level before the first turn, then follows the best one."""
+class PathSearch(PathDialogue):
+    """Searches the paths of a question level by level before the first turn."""
 
     def __init__(self, question: Question, ranking: PathRanking) -> None:
+        super().__init__(question)
         self._ranking = ranking
-        self._question = self._query = question.text
         self._hops = question.hops if ranking.known_hops else ranking.max_hops
         self._open = [_Path(topic) for topic in question.topic_entities]  # paths to extend
         self._starts: dict[str, set[str]] = {}  # topic → the entities that its name stands for
         self._found: list[_Path] = []
-        self._answers: tuple[PredictedAnswer, ...] | None = None
 
     def first_look(self) -> tuple[Action, ...]:
-        return tuple(map(self._look, self._open))
+        return tuple(map(self._list, self._open))
 
-    def prompt(self) -> list[Segment]:
-        return [Segment(self._query, trusted=False)]
-
-    def opening(self, *, native_tools: bool) -> Opening:
-        return Opening("", self._query)
-
-    def reply(self, text: str) -> Reply:
-        if self._answers is not None:
-            return Reply(well_formed=True, answers=self._answers)
+    def choose(self) -> ChosenPath | None:
         ranked = sorted(self._found, key=lambda path: (-path.score, len(path.steps), path.backwards))
         if not ranked:
-            return Reply("no path leads away from the topic", well_formed=True, answers=())
+            return None
         best = "; ".join(f"{path.score:.3f} {' / '.join(path.steps)}" for path in ranked[:_SHOWN_PATHS])
-        arguments = {"entity": ranked[0].topic, "path": list(ranked[0].steps), "relations": 0}
-        self._answers = ()
-        return Reply(best, well_formed=True, actions=(Action(FOLLOW_PATH, arguments),))
+        return ChosenPath(ranked[0].topic, ranked[0].steps, best)
 
-    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
-        if self._answers is None:
-            return self._grow(results)
-        [result] = results
-        if isinstance(result, Success):
-            self._answers = tuple(answers_of(result.items))
-        return ()
-
-    def observation(self, turns_left: int) -> list[Segment]:
-        names = [answer.text for answer in self._answers or ()]
-        rest = f", … ({len(names)} in all)" if len(names) > _SHOWN_ENTITIES else ""
-        text = ", ".join(names[:_SHOWN_ENTITIES]) + rest
-        return [Segment("<entities>"), Segment(text, trusted=False), Segment("</entities>")]
-
-    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
-        return [Segment(""), Segment("")]  # never read: nothing is misunderstood
-
-    def _grow(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+    def look(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         """Extend each open path by one relation; the best results become the open paths."""
         grown: list[_Path] = []
         for path, result in zip(self._open, results, strict=True):
@@ -146,7 +112,7 @@ class PathSearch(Dialogue):
             for relation, words in zip(relations, in_words(relations), strict=True):
                 step = relation["id"] if relation["direction"] == "out" else f"{INVERSE}{relation['id']}"
                 grown.append(_Path(path.topic, (*path.steps, step), f"{words} {path.words}".rstrip()))
-        scores = self._ranking.ranker.similarities(self._query, [path.words for path in grown])
+        scores = self._ranking.ranker.similarities(self.query, [path.words for path in grown])
         # Rounded, since the last digit of a text's score may depend on the other texts.
         grown = [
             path._replace(score=round(float(score), 4)) for path, score in zip(grown, scores, strict=True)
@@ -156,56 +122,14 @@ class PathSearch(Dialogue):
             self._found += grown
         grown.sort(key=lambda path: (-path.score, path.backwards))
         self._open = grown[: self._ranking.beam] if depth < self._hops else []
-        return tuple(map(self._look, self._open))
+        return tuple(map(self._list, self._open))
 
     def _begin_at(self, topic: str, items: Sequence[Item]) -> None:
-        """Remove the topic's name from the question, since it does not say what is asked."""
         self._starts[topic] = {item.id for item in items}
-        label = items[0].label if items else topic
-        named = place(self._query, (topic, label))
-        if named is not None:
-            self._query = " ".join((self._query[: named[0]] + " " + self._query[named[1] :]).split())
+        self.forget(topic, items[0].label if items else topic)
 
-    def _look(self, path: _Path) -> Action:
+    def _list(self, path: _Path) -> Action:
         """The action that lists the relations at a path's end; one entity shows whether it has returned."""
-        asked = {"question": self._question, "relations": _MOST_RELATIONS}
+        asked = {"question": self.question.text, "relations": _MOST_RELATIONS}
         limit = {"limit": 1} if path.steps else {}
         return Action(FOLLOW_PATH, {"entity": path.topic, "path": list(path.steps), **asked, **limit})
-
-
-class RankedEpisode(Play):
-    """An episode without tokens and without a policy: its turns follow from the ranking."""
-
-    def say(self) -> None:
-        """Play a turn without text: follow the best path, or answer with the entities at its end."""
-        self._said(Turn(0, 0, (), "", Status.OK), cut=False)
-
-    def _begin(self) -> None:
-        pass
-
-    def _tokens(self) -> tuple[int, ...]:
-        return ()
-
-    def _keep(self, observation: Sequence[Segment]) -> str:
-        return "".join(segment.text for segment in observation)
-
-    @property
-    def _full(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class PathRanker:
-    """Plays `RankedEpisode`s."""
-
-    ranking: PathRanking
-    tools: GraphTools
-
-    def begin(self, question: Question) -> RankedEpisode:
-        """As `Player.begin`."""
-        return RankedEpisode(question, self.ranking, _BUDGET)
-
-    def speak(self, episodes: Sequence[RankedEpisode], sampling: Sampling) -> None:
-        """As `Player.speak`; all runs are the same at any temperature."""
-        for episode in episodes:
-            episode.say()

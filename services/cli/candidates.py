@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +23,12 @@ from kbqa.errors import (
     RecipeError,
 )
 from kbqa.evaluation.baselines import BASELINES, baseline_player
-from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
+from kbqa.evaluation.nearest import NEAREST, NearestQuestion
+from kbqa.evaluation.paths import PathPlayer
+from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanking
 from kbqa.judges import ChatJudge, Judge, MatchingJudge
 from kbqa.kg.actions import GraphTools
+from kbqa.kg.ranking.encoders import Encoder
 from kbqa.kg.ranking.opening import open_encoder
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.policies.openai import OpenAiPolicy
@@ -46,6 +49,7 @@ _CHATS = 16  # concurrent conversations
 _VLLM_TIMEOUT_S = 600.0  # for a completion
 _RANKED = 4  # questions whose paths are ranked at a time; the encoder computes one batch after the other
 _CACHED_TOKENS = 131_072  # tokens in the key-value cache of all concurrent episodes
+_BASELINES = (*BASELINES, RANKING, NEAREST)
 _CHAT_RECIPE = "kg-r1"
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _JUDGE_MODEL, _JUDGE_URL = "KBQA_JUDGE_MODEL", ("KBQA_JUDGE_URL", "OPENAI_BASE_URL")
@@ -85,17 +89,19 @@ def open_candidate(
     baseline: str | None,
     max_hops: int | None = None,
     known_hops: bool = False,
+    examples: Iterable[Question] = (),
     vllm: str | None = None,
 ) -> EvaluatedPolicy:
     """Open the policy, model or encoder to evaluate.
 
     Args:
         policy: a directory, NAME[@VERSION] of the policy store, `READER`, or openai:MODEL; for the
-            baseline `RANKING` a sentence encoder, as for `find_base`.
+            baselines `RANKING` and `NEAREST` a sentence encoder, as for `find_base`.
         location: location of the policy store, if it is not in `home`.
         recipe: to play by; None for the recipe of the policy's training.
-        baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
+        baseline: one of `BASELINES`, `RANKING` or `NEAREST`, instead of a recipe.
         max_hops, known_hops: for `RANKING`; see `PathRanking`.
+        examples: for `NEAREST`; see `NearestQuestion`.
         vllm: URL of a vLLM server that computes a published version's completions, and that nothing else
             uses; None computes them in this process.
 
@@ -107,9 +113,10 @@ def open_candidate(
         RecipeError: the recipe does not suit the policy.
         ConfigurationError: the options exclude each other, or a recipe, baseline or endpoint is missing or
             unknown.
+        DatasetError: no example has a gold path.
     """
-    if baseline is not None and baseline not in (*BASELINES, RANKING):
-        raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join((*BASELINES, RANKING))})')
+    if baseline is not None and baseline not in _BASELINES:
+        raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join(_BASELINES)})')
     if vllm is not None and (baseline is not None or policy == READER or policy.startswith(CHAT)):
         raise ConfigurationError("--vllm is for language models that kbqa has trained: leave it out")
     if baseline is not None and recipe is not None:
@@ -118,6 +125,8 @@ def open_candidate(
         return _ranking(policy, max_hops, known_hops=known_hops)
     if max_hops is not None or known_hops:
         raise ConfigurationError(f"--max-hops and --known-hops are for --baseline {RANKING}")
+    if baseline == NEAREST:
+        return _nearest(policy, examples)
     if policy.startswith(CHAT):
         return _chat(policy, recipe, baseline)
     if baseline is not None:
@@ -258,11 +267,7 @@ def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Evaluat
     """The baseline `RANKING`: relation paths ranked by a sentence encoder."""
     if max_hops is not None and known_hops:
         raise ConfigurationError("--max-hops and --known-hops exclude each other: give only one of them")
-    if encoder.startswith(CHAT):
-        raise ConfigurationError(
-            f"baseline {RANKING} needs a sentence encoder: name one, for example {_ENCODER}"
-        )
-    opened = open_encoder(str(find_base(encoder).directory))
+    opened = _encoder(encoder, RANKING)
     ranking = PathRanking(Ranker(opened, lambda: ()), max_hops or MAX_HOPS, known_hops)
     about = {
         "policy": encoder,
@@ -276,12 +281,40 @@ def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Evaluat
     }
 
     def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
-        return PathRanker(ranking, tools), 0.0
+        return PathPlayer(ranking, tools), 0.0
 
     def suits(question: Question) -> bool:
         return question.hops > 0 or not known_hops
 
     return EvaluatedPolicy(encoder, about, _RANKED, MatchingJudge(), suits, play, lambda: None)
+
+
+def _nearest(encoder: str, examples: Iterable[Question]) -> EvaluatedPolicy:
+    """The baseline `NEAREST`: the gold path of the example that a sentence encoder finds most alike."""
+    known = NearestQuestion.among(_encoder(encoder, NEAREST), examples)
+    about = {
+        "policy": encoder,
+        "version": known.encoder.name,
+        "recipe": None,
+        "baseline": NEAREST,
+        "nearest": {"texts": len(known.texts)},
+    }
+
+    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
+        return PathPlayer(known, tools), 0.0
+
+    return EvaluatedPolicy(
+        encoder, about, _RANKED, MatchingJudge(), lambda question: True, play, lambda: None
+    )
+
+
+def _encoder(name: str, baseline: str) -> Encoder:
+    """The sentence encoder that a baseline needs."""
+    if name.startswith(CHAT):
+        raise ConfigurationError(
+            f"baseline {baseline} needs a sentence encoder: name one, for example {_ENCODER}"
+        )
+    return open_encoder(str(find_base(name).directory))
 
 
 def _chat(policy: str, chosen: Recipe | None, baseline: str | None) -> EvaluatedPolicy:

@@ -44,7 +44,7 @@ _RUN_STRIDE = 104_729  # separates the random seeds of runs
 
 
 class BaselineName(StrEnum):
-    """See `kbqa.evaluation.baselines` and, for `RANKING`, `kbqa.evaluation.ranking`."""
+    """See `kbqa.evaluation.baselines`; for `RANKING` and `NEAREST` the modules of these names beside it."""
 
     VANILLA = "vanilla"
     ZERO_SHOT_COT = "zero-shot-cot"
@@ -52,6 +52,7 @@ class BaselineName(StrEnum):
     ONE_SHOT = "one-shot"
     ITERATIVE = "iterative"
     RANKING = "ranking"
+    NEAREST = "nearest"
 
 
 def evaluate(
@@ -59,7 +60,8 @@ def evaluate(
         str,
         typer.Argument(
             help="A directory, NAME[@VERSION] under KBQA_HOME/policies, reader, or openai:MODEL; for "
-            "--baseline ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
+            "--baseline ranking or nearest a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a "
+            "directory."
         ),
     ],
     dataset: Annotated[str, typer.Argument(help="Data set to ask: world, metaqa-1hop, pathquestion-2h, …")],
@@ -90,8 +92,9 @@ def evaluate(
     baseline: Annotated[
         BaselineName | None,
         typer.Option(
-            help="Answer in a simpler way instead of by a recipe: with a chat model; or "
-            "ranking, which needs no training and ranks relation paths by similarity to the question."
+            help="Answer in a simpler way instead of by a recipe: with a chat model; by ranking, which needs "
+            "no training and ranks relation paths by similarity to the question; or by nearest, which "
+            "follows the gold path of the most similar training question."
         ),
     ] = None,
     max_hops: Annotated[
@@ -172,6 +175,7 @@ def evaluate(
             baseline=name,
             max_hops=max_hops,
             known_hops=known_hops,
+            examples=asked.splits.train,
             vllm=vllm,
         )
         opened.callback(candidate.close)
@@ -191,13 +195,13 @@ def evaluate(
             questions = list(map(gold_namer(questions, tools, dataset), questions))
         else:
             questions = _named_if_possible(questions, graphs, dataset, home, kg_server)
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         if text2sparql:
             questions = linked(questions, tools)
         played = _played(candidate, tools, questions, runs, seed)
         shown = _with_progress(played, len(questions))
         evaluation = measure(shown, candidate.judge, tools=tools, text2sparql=text2sparql)
-        seconds = time.perf_counter() - began
+        seconds, processor_seconds = time.perf_counter() - began, time.process_time() - busy
     about = {
         **candidate.about,
         "dataset": dataset,
@@ -209,6 +213,7 @@ def evaluate(
         "leaking": asked.leaking,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
+        "processor_seconds": round(processor_seconds, 3),
         "questions_per_second": round(len(questions) / seconds, 2),
     }
     comparison = None if earlier is None else compare_with(evaluation.records, *earlier).to_json()

@@ -220,6 +220,10 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
             ("openai:m", "world", "--baseline", "ranking"),
             "needs a sentence encoder: name one, for ex",
         ),
+        (
+            ("openai:m", "world", "--baseline", "nearest"),
+            "nearest needs a sentence encoder: name one, for ex",
+        ),
         (("tiny", "world", "--known-hops"), "--max-hops and --known-hops are for --baseline ranking"),
         (("x", "world", "--baseline", "ranking", "--known-hops", "--max-hops", "2"), "give only one of them"),
         (("openai:m", "world"), "set KBQA_GATEWAY_CHAT_URL (or OPENAI_BASE_URL) to the URL of its endpoint"),

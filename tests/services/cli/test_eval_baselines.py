@@ -73,6 +73,27 @@ def test_a_sentence_encoder_ranks_paths_and_is_measured_as_a_policy_is(in_proces
     assert (code, f"against {encoder}" in out) == (0, True)
 
 
+def test_the_nearest_training_question_is_looked_up(in_process, encoder, tmp_path):
+    report = tmp_path / "nearest.json"
+    asked = ("eval", str(encoder), "world", "--baseline", "nearest", "--split", "train", "--limit", "5")
+    code, out, err = in_process(*asked, "--json", str(report))
+    assert code == 0, err
+    assert f"{encoder} on 5 questions of world (train), graph world, baseline nearest" in out
+    result = json.loads(report.read_text())
+    # They are among the questions that it knows, but the encoder reads only 16 tokens of each.
+    assert result["metrics"]["f1"] > 0.5
+    assert (result["baseline"], result["recipe"], result["metrics"]["llm_calls"]) == ("nearest", None, 0)
+    assert result["nearest"]["texts"] > 5
+    assert result["processor_seconds"] > 0
+
+
+def test_nothing_is_nearest_where_no_training_question_has_a_gold_path(in_process, data, encoder):
+    asked = ("eval", str(encoder), "metaqa-1hop", "--data", str(data), "--baseline", "nearest")
+    code, out, err = in_process(*asked)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "needs training questions with a gold path, and the data set has none" in err
+
+
 def test_ranking_without_an_encoder_says_what_to_install(in_process, monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(Package, "locate", lambda self: None)

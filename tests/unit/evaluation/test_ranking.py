@@ -1,72 +1,23 @@
-"""Paths ranked by their words, by an encoder whose cosines can be worked out by hand."""
+"""Paths ranked by their words."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from kbqa.evaluation import evaluate
-from kbqa.evaluation.ranking import PathRanker, PathRanking
+from kbqa.evaluation.paths import PathPlayer
+from kbqa.evaluation.ranking import PathRanking
 from kbqa.judges import MatchingJudge
-from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.ranking.encoders import Thresholds, unit_rows
 from kbqa.kg.ranking.ranker import Ranker
-from kbqa.kg.tools import LocalGraphTools
 from kbqa.rollouts.many import many_rollouts
-from kbqa.trajectory import Hop, Question, Status
-
-FILMS = [
-    ("Heat", "directed_by", "Mann"),
-    ("Ali", "directed_by", "Mann"),
-    ("Heat", "starred_actors", "Pacino"),
-    ("Mann", "born_in", "Chicago"),
-    ("Pacino", "born_in", "New York"),
-]
-
-
-class Bag:
-    """Counts words, so that a cosine is the number of common words over the root of both lengths."""
-
-    name, thresholds = "bag", Thresholds()
-
-    def __init__(self):
-        self.vocabulary, self.encoded = {}, []
-
-    def encode(self, texts):
-        self.encoded += texts
-        counts = np.zeros((len(texts), 64), np.float32)
-        for row, text in enumerate(texts):
-            for word in text.split():
-                counts[row, self.vocabulary.setdefault(word, len(self.vocabulary))] += 1
-        return unit_rows(counts)
-
-    def encode_query(self, text, instruction=""):
-        return self.encode([text])[0]
-
-
-class Counted:
-    """Graph tools that remember the paths which they were asked to follow."""
-
-    def __init__(self, triples):
-        self.tools, self.paths = (
-            LocalGraphTools(FixedGraphs({"toy": OxigraphStore.from_triples(triples)})),
-            [],
-        )
-
-    def execute(self, kg, actions, *, graph=None):
-        self.paths += [tuple(action.arguments["path"]) for action in actions]
-        return self.tools.execute(kg, actions, graph=graph)
-
-
-def asked(text, *topics, path=(), gold="Chicago"):
-    return Question("q", text, (gold,), topics, "toy", path=tuple(map(Hop, path)))
+from kbqa.trajectory import Status
+from tests.unit.evaluation.bags import FILMS, Bag, Counted, asked
 
 
 def played(triples, question, *, bag=None, **options):
     tools = Counted(triples)
     ranking = PathRanking(Ranker(bag or Bag(), lambda: ()), **options)
-    [(_, trajectory)] = many_rollouts(PathRanker(ranking, tools), [question], 0.0)
+    [(_, trajectory)] = many_rollouts(PathPlayer(ranking, tools), [question], 0.0)
     return trajectory, tools.paths
 
 
@@ -107,7 +58,7 @@ def test_words_stand_in_reverse_order_and_each_text_is_encoded_once():
     bag = Bag()
     ranking = PathRanking(Ranker(bag, lambda: ()), max_hops=2)
     questions = [asked(f"{text} Heat ?", "Heat") for text in ("who made", "where was")] * 3
-    played = many_rollouts(PathRanker(ranking, Counted(FILMS)), questions, 0.0, width=1)
+    played = many_rollouts(PathPlayer(ranking, Counted(FILMS)), questions, 0.0, width=1)
     assert len(list(played)) == 6
     assert len(bag.encoded) == len(set(bag.encoded))
     assert "born in directed by" in bag.encoded
