@@ -109,7 +109,7 @@ bench-reader: setup ## ask the shipped reader about graphs that it has never see
 	@bash scripts/wordnet.sh
 	@$(BIN)/python -m benchmarks.reader
 
-bench-peers: setup ## ask kbqa, a ranking of paths and nearest training questions the same questions, and train for five minutes on each set (an hour, KBQA_DATA)
+bench-peers: setup ## ask kbqa, a ranking of paths and nearest training questions the same questions, and train the reader on the answers of each set (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.peers
 
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)

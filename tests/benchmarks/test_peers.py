@@ -48,6 +48,8 @@ def kept(tmp_path, monkeypatch):
         (run / "run.json").write_text("{}")
         (run / "summary.json").write_text("{}")
         (run / "progress.json").write_text(json.dumps({"results": {"versions": {"rl": "v2"}}}))
+        records = [{"kind": "step", "seconds": 3.0}, {"kind": "evaluation", "seconds": 4.0}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return tmp_path, asked
 
 
@@ -56,7 +58,8 @@ def test_a_table_is_made_of_what_was_kept(kept):
     lines = list(report(home))
     assert "| metaqa-3hop (4) | trained | answers | 0.750 [0.500, 1.000] | 0.375 | 5 | 0.25 |" in lines
     assert "| metaqa-3hop (4) | reader | zero-shot | 0.500 [0.500, 0.500] | 0.250 | 20 | 1.00 |" in lines
-    assert len(lines) == 2 + 5 * len(SYSTEMS) + 2
+    assert len(lines) == 2 + 5 * len(SYSTEMS) + 2 + 1 + 3
+    assert "Trained on metaqa@whole: 1 steps in 4 s." in lines
     assert {order[0] for order in asked} == {"kg"}
 
 
