@@ -30,8 +30,10 @@ _JOBS = 2  # evaluations at a time, one core each
 _PROGRAMS = "-programs"
 _DEFAULT = ("100", "1000", "all", "10-programs", "50-programs", "200-programs")
 
-# The values for a policy of one graph: it may forget what the reader knows of others (ADR 76).
+# The values for a policy of one graph: it may forget what the reader knows of others (ADR 76), and what the
+# reader's re-ranker knows helps it no more.
 FOR_ONE_GRAPH = (
+    "evaluation.beam=1",
     f"schedule.max_run_seconds={_SECONDS}",
     "schedule.steps=400",
     "schedule.validate_every=20",

@@ -145,6 +145,14 @@ class Calibration:
         log_likelihood = min(choices.log_likelihoods) if self.least else choices.total
         return Scaling(self.intercept, self.slope).probability(_log_odds(log_likelihood))
 
+    def presence(self, choices: Choices) -> float | None:
+        """How likely it is that the graph has the fact, in the policy's view; None if that says nothing.
+
+        A policy that has learned freely from rewards may decline at random, since it is made to choose all
+        the same. Its searches were not measured, so `search` is None.
+        """
+        return None if self.search is None else choices.presence
+
     @classmethod
     def fit(
         cls, episodes: Sequence[Choices], right: Sequence[bool], search: SearchCalibration | None = None

@@ -28,7 +28,7 @@ def measured(calibration: Calibration, records: Sequence[Record]) -> dict[str, A
         whose probability is known.
     """
     sure = [
-        (confidence, record.choices.presence, record.is_right)
+        (confidence, calibration.presence(record.choices), record.is_right)
         for record, confidence in zip(records, confidences(calibration, records), strict=True)
         if confidence is not None and record.choices is not None
     ]

@@ -165,22 +165,26 @@ def load_adapted(adapter: Path) -> Any:
     Raises:
         BaseNotFoundError, PolicyIntegrityError: as `AdaptedModel.load`.
     """
-    try:
-        base_model = json.loads((adapter / _CONFIG).read_bytes()).get("base_model_name_or_path")
-    except (OSError, ValueError, AttributeError) as error:
-        raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
-    return AdaptedModel.load(adapter, base_model or None, None).model
+    return AdaptedModel.load(adapter, _base_of(adapter), None).model
 
 
 def load_reranker(version: Path, base_model: str, chooser: Chooser) -> Reranker | None:
-    """The re-ranker of a version of a chooser; None if it has none.
+    """The re-ranker of a version of a chooser, or else that of the version with which its training began.
+
+    Args:
+        base_model: name of the version's base model.
+
+    Returns:
+        None if neither has one.
 
     Raises:
         BaseNotFoundError, PolicyIntegrityError: as `AdaptedModel.load`.
     """
+    base = find_base(base_model).directory
     if not is_adapter(version / RERANKER):
-        return None
-    model = Reranker.begin(chooser, find_base(base_model).directory)
+        begun = _base_of(base) if is_adapter(base) else None
+        return None if begun is None else load_reranker(base, begun, chooser)
+    model = Reranker.begin(chooser, base)
     AdaptedModel(model, base_model).swap(version / RERANKER, None)
     return model
 
@@ -193,6 +197,14 @@ def _load_base(base: Path, adapter: Path) -> Any:
         model, _ = begin_chooser(base, tags_of(adapter, base), seed=0, head=_head_of(adapter))
         return model  # the adapter brings the head's weights
     return load_whole(base)
+
+
+def _base_of(adapter: Path) -> str | None:
+    """The base model that an adapter's own configuration names."""
+    try:
+        return json.loads((adapter / _CONFIG).read_bytes()).get("base_model_name_or_path") or None
+    except (OSError, ValueError, AttributeError) as error:
+        raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
 
 
 def _head_of(adapter: Path) -> str:

@@ -240,8 +240,8 @@ class Context:
     ) -> PolicyVersion:
         self.fence()
         newest = self.store.newest(self.run)
-        if calibration is None and self.recipe.base_model == READER:
-            calibration = shipped_reader().manifest.calibration
+        if self.recipe.base_model == READER:
+            calibration = self._beside_the_reader(calibration)
         try:
             return self.store.publish(
                 self.run,
@@ -262,6 +262,21 @@ class Context:
                 f"a policy version of run {self.run} cannot be written ({error}): free some disk space, "
                 "then resume the run"
             ) from error
+
+    def _beside_the_reader(self, measured: Calibration | None) -> Calibration | None:
+        """The calibration of a policy that has begun with the reader.
+
+        A KL penalty holds it near the reader, so what its searches say is worth about as much as the
+        reader's (docs/adr/0093-what-begins-with-the-reader-searches-too.md).
+
+        Args:
+            measured: without a search, on the run's validation questions; None if these say nothing.
+        """
+        readers = shipped_reader().manifest.calibration
+        if measured is None or readers is None:
+            return readers
+        is_held = self.recipe.optimisation.kl_coefficient > 0
+        return replace(measured, search=readers.search) if is_held else measured
 
     def _require_graphs(self, kg_versions: Mapping[str, str]) -> None:
         loaded = {graph.name: graph.version for graph in self.tools.graphs()}

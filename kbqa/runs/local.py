@@ -46,7 +46,7 @@ def open_run(
     """
     record, home = directory.read(), directory.path.parent.parent
     recipe, store = record.resolved_recipe(), PolicyStore(home / "policies")
-    engine = Engine(store, Metrics(CollectorRegistry()), InProcess(_ROWS))
+    engine = Engine(store, Metrics(CollectorRegistry()), InProcess(_ROWS, searches=False))
     executor = RolloutExecutor(engine, tools, _PATIENCE, "local")
     source = LocalSource(executor.execute, recipe.schedule.max_in_flight)
     try:

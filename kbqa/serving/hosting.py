@@ -80,10 +80,11 @@ class InProcess:
 
     Args:
         max_rows: most completions computed at a time.
+        searches: as that of `open_in_process`.
     """
 
-    def __init__(self, max_rows: int) -> None:
-        self._max_rows = max_rows
+    def __init__(self, max_rows: int, *, searches: bool = True) -> None:
+        self._max_rows, self._searches = max_rows, searches
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
         return open_in_process(
@@ -91,6 +92,7 @@ class InProcess:
             version.manifest,
             codec,
             version.id,
+            searches=self._searches,
             max_rows=self._max_rows,
             deterministic=deterministic,
         )
@@ -103,13 +105,21 @@ class InProcess:
 
 
 def open_in_process(
-    path: Path, manifest: Manifest | None, codec: TokenizerCodec, label: str, **options: Any
+    path: Path,
+    manifest: Manifest | None,
+    codec: TokenizerCodec,
+    label: str,
+    *,
+    searches: bool = True,
+    **options: Any,
 ) -> Hosted:
     """An engine of a model in this process.
 
     Args:
         manifest: what the directory says it is; None holds a whole model.
         label: full id of the version, or whatever its completions should name.
+        searches: whether questions are answered by a beam search, if the version's recipe says so; only that
+            needs a re-ranker, which takes time to load, and memory.
         options: as those of `open_policy`.
 
     Raises:
@@ -129,24 +139,27 @@ def open_in_process(
         require_agreement(
             model, manifest.probe, label, "these are not the weights that its trainer published"
         )
-    hosted = _InProcess(open_policy(model, codec, label, **options), adapted)
+    hosted = _InProcess(open_policy(model, codec, label, **options), adapted, searches=searches)
     if manifest is not None:
-        hosted.rerank(path, manifest)
+        hosted.rerank(PolicyVersion(path, manifest))
     return hosted
 
 
 class _InProcess:
-    def __init__(self, policy: InProcessPolicy, adapted: AdaptedModel | None) -> None:
-        self.policy, self._adapted = policy, adapted
+    def __init__(self, policy: InProcessPolicy, adapted: AdaptedModel | None, *, searches: bool) -> None:
+        self.policy, self._adapted, self._searches = policy, adapted, searches
 
-    def rerank(self, path: Path, manifest: Manifest) -> None:
-        """Let a chooser use the re-ranker of its version, if there is one."""
+    def rerank(self, version: PolicyVersion) -> None:
+        """Let a chooser that searches use the re-ranker of its version, if there is one."""
         from kbqa.policies.adapters import load_reranker
         from kbqa.policies.chooser.policy import ChooserPolicy
 
-        if self._adapted is not None and isinstance(self.policy, ChooserPolicy):
-            assert manifest.base_model is not None
-            self.policy.reranker = load_reranker(path, manifest.base_model, self._adapted.model)
+        if self._adapted is None or not self._searches or not isinstance(self.policy, ChooserPolicy):
+            return
+        beam, base_model = version.recipe().get("evaluation", {}).get("beam", 1), version.manifest.base_model
+        assert base_model is not None
+        chooser = self._adapted.model
+        self.policy.reranker = load_reranker(version.path, base_model, chooser) if beam > 1 else None
 
     @property
     def alive(self) -> bool:
@@ -160,7 +173,7 @@ class _InProcess:
         if (adapted := self._adapted) is not None:
             probe = version.manifest.probe
             self.policy.swap(version.id, lambda _: adapted.swap(version.path, probe))
-            self.rerank(version.path, version.manifest)
+            self.rerank(version)
             return
         from safetensors.torch import load_file
 

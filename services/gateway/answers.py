@@ -52,9 +52,12 @@ def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | N
     return round(calibration.confidence(choices), 3)
 
 
-def presence_of(run: Trajectory) -> float | None:
+def presence_of(run: Trajectory, calibration: Calibration | None) -> float | None:
     """How likely it is that the graph has the fact, in the policy's view; None if nobody knows."""
-    return None if run.search is None or not run.answers else round(run.search.presence, 3)
+    if calibration is None or not run.answers or (choices := choices_of(run)) is None:
+        return None
+    presence = calibration.presence(choices)
+    return None if presence is None else round(presence, 3)
 
 
 def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:

@@ -202,7 +202,7 @@ class Work:
             linking=linking,
             answers=answers,
             confidence=confidence_of(runs[0], served.calibration) if answers else None,
-            presence=presence_of(runs[0]) if answers else None,
+            presence=presence_of(runs[0], served.calibration) if answers else None,
             runs=[record(run) for run in runs],
             policy=served.run,
             policy_version=served.version,

@@ -105,7 +105,7 @@ def run_worker(
 
 def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore) -> Host:
     if settings.engine == "transformers":
-        return InProcess(settings.max_rows)
+        return InProcess(settings.max_rows, searches=False)
     servers = [
         VllmServer(
             url,

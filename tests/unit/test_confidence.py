@@ -158,3 +158,10 @@ def test_what_was_fitted_for_searches_is_kept_beside_the_rest():
     found = Calibration.fit([chosen(-0.5)] * 30, [True] * 30, SEARCHED)
     assert found.search is SEARCHED
     assert Calibration.fit([chosen(-0.5)] * 30, [True] * 30).search is None
+
+
+def test_presence_says_nothing_of_a_policy_whose_searches_were_not_measured():
+    searched = Choices((-0.5,), share=0.7, presence=0.2)
+    assert Calibration(0.0, 1.0, 20, search=SEARCHED).presence(searched) == 0.2
+    assert Calibration(0.0, 1.0, 20).presence(searched) is None
+    assert Calibration(0.0, 1.0, 20, search=SEARCHED).presence(Choices((-0.5,))) is None

@@ -143,6 +143,24 @@ def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home)
     assert second > 1e-5
 
 
+@pytest.mark.parametrize("kl", [0.3, 0.0])
+def test_who_is_held_near_the_reader_knows_as_much_of_its_searches(home, kl):
+    few = {
+        "optimisation.kl_coefficient": kl,
+        "schedule.steps": 1,
+        "schedule.questions_per_step": 2,
+        "schedule.max_in_flight": 2,
+        "schedule.validate_every": 1,
+        "guards.patience": None,
+    }
+    limits, name = SplitLimits(train=8, validation=30, test=0), f"held-{round(10 * kl)}"
+    context = run(home, load_recipe("kg-r1-reader", few), name, limits)
+    trained = context.version(context.journal.results["versions"]["rl"]).manifest.calibration
+    readers = shipped_reader().manifest.calibration
+    assert trained.questions == 30 != readers.questions
+    assert trained.search == (readers.search if kl else None)
+
+
 @pytest.mark.parametrize("wording", ["template", ""])
 def test_made_questions_leave_the_reader_as_sure_as_it_was(home, tmp_path, wording):
     """A policy is as sure of made questions as it has learned to be, and of people's less rightly so."""

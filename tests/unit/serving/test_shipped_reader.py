@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from contextlib import closing
@@ -26,6 +27,7 @@ from kbqa.rollouts import answering_rollout
 from kbqa.runs.student import Student
 from kbqa.serving.hosting import open_in_process
 from kbqa.serving.players import Players
+from kbqa.training.adapters import add_adapter
 from kbqa.trajectory import DECLINED, Question
 
 README = Path(__file__).parents[3] / "README.md"
@@ -128,6 +130,21 @@ def test_its_re_ranker_comes_and_goes_with_it(version, tmp_path):
         assert engine.policy.reranker is None
         engine.swap(version)
         assert engine.policy.reranker is not None
+
+
+def test_what_is_trained_from_it_has_its_re_ranker_where_questions_are_searched(version, tmp_path):
+    codec, recipe = TokenizerCodec.load(version.path), load_recipe("kg-r1-reader")
+    student = Student.pretrained(BASE, (), seed=1)
+    assert recipe.optimisation.lora is not None
+    add_adapter(student.model, recipe.optimisation.lora.build(), seed=1, base_model=BASE)
+    student.save(tmp_path)
+    manifest = version.manifest.model_copy(update={"base_model": BASE, "probe": None})
+    resolved = recipe.model_dump(mode="json")
+    for beam, searches, has_one in ((3, True, True), (1, True, False), (3, False, False)):
+        resolved["evaluation"]["beam"] = beam
+        (tmp_path / "recipe.json").write_text(json.dumps(resolved))
+        with closing(open_in_process(tmp_path, manifest, codec, "v", searches=searches)) as engine:
+            assert (engine.policy.reranker is not None) == has_one
 
 
 def test_it_is_a_base_to_start_from(version):

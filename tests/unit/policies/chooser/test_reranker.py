@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -122,6 +123,19 @@ def test_it_is_loaded_as_it_was_trained(base, version, reranker, form):
 
 def test_a_version_need_not_have_one(base, tmp_path):
     assert load_reranker(tmp_path, str(base[0]), base[1]) is None
+
+
+def test_a_version_has_that_of_the_version_with_which_it_began(base, version, tmp_path, form):
+    encoder, chooser, _ = base
+    begun, trained = version[0], tmp_path / "trained"
+    trained.mkdir()
+    (begun / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(encoder)}))
+    shutil.copy(begun / RERANKER / "adapter_model.safetensors", begun)
+    loaded = load_reranker(trained, str(begun), chooser)
+    asked = form("who is it", "born")
+    assert rated(loaded, asked) == pytest.approx(rated(version[1], asked), abs=1e-5)
+    shutil.rmtree(begun / RERANKER)
+    assert load_reranker(trained, str(begun), chooser) is None
 
 
 def test_a_damaged_one_is_refused(base, version):
