@@ -1,10 +1,10 @@
 """python -m benchmarks.peers: kbqa beside other ways to answer, on the same questions and in one run.
 
-    ranking       the relation path whose words are most similar to the question; zero-shot
-    known hops    the same, told how many hops each question's gold path has
-    nearest       the gold path of the most similar training question; all gold programs of the training split
-    reader        the policy that kbqa ships; zero-shot
-    trained       the reader after 150 steps of training on the answers of the training split
+    ranking               the relation path whose words are most similar to the question; zero-shot
+    ranking-hops-known    the same, told how many hops each question's gold path has
+    nearest               the gold path of the most similar training question; all gold programs of that split
+    reader                the policy that kbqa ships; zero-shot
+    trained               the reader after 150 steps of training on the answers of the training split
 
 Topic entities are given. The questions are evenly spaced over the test files of MetaQA; of PathQuestion, they
 are the test split by (topic, path); those of benchmarks/natural were written by hand, about graphs that no
@@ -54,7 +54,7 @@ class System:
 
 SYSTEMS: Mapping[str, System] = {
     "ranking": System("zero-shot", _ENCODER, ("--baseline", "ranking")),
-    "known hops": System(
+    "ranking-hops-known": System(
         "zero-shot, and the number of hops", _ENCODER, ("--baseline", "ranking", "--known-hops")
     ),
     "nearest": System("gold programs", _ENCODER, ("--baseline", "nearest"), learns=True),
