@@ -266,17 +266,17 @@ class Context:
     def _beside_the_reader(self, measured: Calibration | None) -> Calibration | None:
         """The calibration of a policy that has begun with the reader.
 
-        A KL penalty holds it near the reader, so what its searches say is worth about as much as the
+        Only if a KL penalty holds it near the reader, what its searches say is worth about as much as the
         reader's (docs/adr/0093-what-begins-with-the-reader-searches-too.md).
 
         Args:
             measured: without a search, on the run's validation questions; None if these say nothing.
         """
         readers = shipped_reader().manifest.calibration
-        if measured is None or readers is None:
-            return readers
+        if readers is None:
+            return measured
         is_held = self.recipe.optimisation.kl_coefficient > 0
-        return replace(measured, search=readers.search) if is_held else measured
+        return replace(measured or readers, search=readers.search if is_held else None)
 
     def _require_graphs(self, kg_versions: Mapping[str, str]) -> None:
         loaded = {graph.name: graph.version for graph in self.tools.graphs()}

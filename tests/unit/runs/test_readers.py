@@ -143,8 +143,8 @@ def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home)
     assert second > 1e-5
 
 
-@pytest.mark.parametrize("kl", [0.3, 0.0])
-def test_who_is_held_near_the_reader_knows_as_much_of_its_searches(home, kl):
+@pytest.mark.parametrize(("kl", "validation"), [(0.3, 30), (0.0, 30), (0.0, 2)])
+def test_only_who_is_held_near_the_reader_knows_as_much_of_its_searches(home, kl, validation):
     few = {
         "optimisation.kl_coefficient": kl,
         "schedule.steps": 1,
@@ -153,11 +153,12 @@ def test_who_is_held_near_the_reader_knows_as_much_of_its_searches(home, kl):
         "schedule.validate_every": 1,
         "guards.patience": None,
     }
-    limits, name = SplitLimits(train=8, validation=30, test=0), f"held-{round(10 * kl)}"
+    limits = SplitLimits(train=8, validation=validation, test=0)
+    name = f"held-{round(10 * kl)}-{validation}"
     context = run(home, load_recipe("kg-r1-reader", few), name, limits)
     trained = context.version(context.journal.results["versions"]["rl"]).manifest.calibration
     readers = shipped_reader().manifest.calibration
-    assert trained.questions == 30 != readers.questions
+    assert trained.questions == (30 if validation == 30 else readers.questions)
     assert trained.search == (readers.search if kl else None)
 
 
