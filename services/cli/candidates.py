@@ -309,7 +309,12 @@ def _nearest(encoder: str, examples: Iterable[Question]) -> EvaluatedPolicy:
 
 
 def _encoder(name: str, baseline: str) -> Encoder:
-    """The sentence encoder that a baseline needs."""
+    """A sentence encoder by its name or directory.
+
+    Raises:
+        ConfigurationError: a chat model is named instead.
+        BaseNotFoundError: it is not on this machine.
+    """
     if name.startswith(CHAT):
         raise ConfigurationError(
             f"baseline {baseline} needs a sentence encoder: name one, for example {_ENCODER}"

@@ -44,7 +44,7 @@ _RUN_STRIDE = 104_729  # separates the random seeds of runs
 
 
 class BaselineName(StrEnum):
-    """See `kbqa.evaluation.baselines`; for `RANKING` and `NEAREST` the modules of these names beside it."""
+    """What they do: `kbqa.evaluation.baselines`, `kbqa.evaluation.ranking` and `kbqa.evaluation.nearest`."""
 
     VANILLA = "vanilla"
     ZERO_SHOT_COT = "zero-shot-cot"
