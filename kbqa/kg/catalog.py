@@ -25,6 +25,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError, GraphWriteError
@@ -33,12 +34,10 @@ from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore
 from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
-from kbqa.kg.loading.changing import (
-    read_difference,
-)
+from kbqa.kg.loading.changing import read_difference
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress
-from kbqa.kg.loading.publishing import aside, lock_file, publish, remove_others, try_lock
+from kbqa.kg.loading.publishing import aside, publish, try_lock
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.versions import (
     LAYOUT,
@@ -133,9 +132,7 @@ class GraphCatalog:
             graph = self._directory(name)
             with aside(graph) as written:
                 manifest = write_version(written, name, source, naming, languages, rejected, progress)
-                with lock_file(graph / ".lock", fcntl.LOCK_EX):
-                    publish(graph, written, manifest.version)
-                    remove_others(graph, manifest.version)
+                publish(graph, written, manifest.version)
         except OSError as error:
             raise GraphWriteError(
                 f"graph {name} cannot be written to {self.root / name}: {error}: free some space or correct "
@@ -165,9 +162,7 @@ class GraphCatalog:
         graph = self._directory(name)
         with aside(graph) as written:
             manifest = attach_version(written, name, endpoint, naming, count_s=count_s)
-            with lock_file(graph / ".lock", fcntl.LOCK_EX):
-                publish(graph, written, manifest.version)
-                remove_others(graph, manifest.version)
+            publish(graph, written, manifest.version)
         return manifest.info()
 
     def add_subgraphs(self, name: str, write: Callable[[OxigraphStore, Path], SubgraphSet]) -> SubgraphSet:
@@ -192,14 +187,8 @@ class GraphCatalog:
         graph = self.root / name
         with aside(graph) as written:
             manifest, added = extend_version(written, graph / store.version, store, write)
-            with lock_file(graph / ".lock", fcntl.LOCK_EX):
-                current = self.current(name)
-                if current is None or current.version != store.version:
-                    raise GraphUnavailableError(
-                        f'the graph "{name}" was replaced in the meantime: run this command again'
-                    )
-                publish(graph, written, manifest.version)
-                remove_others(graph, manifest.version)
+            check = partial(self.require_version, name, store.version, "run this command again")
+            publish(graph, written, manifest.version, check)
         self.renew_views(name)
         return added
 
@@ -227,9 +216,7 @@ class GraphCatalog:
         directory.mkdir(exist_ok=True)
         with aside(directory) as written:
             manifest = write_view(written, name, self.root / graph / whole.version, whole, store, limits)
-            with lock_file(directory / ".lock", fcntl.LOCK_EX):
-                publish(directory, written, manifest.version)
-                remove_others(directory, manifest.version)
+            publish(directory, written, manifest.version)
         return manifest.info()
 
     def views(self, graph: str) -> dict[str, ViewLimits]:
@@ -258,6 +245,19 @@ class GraphCatalog:
             self._refresh(name)
             opened = self._opened[name]
             return opened.store, opened.below, read_manifest(self.root / name / opened.below.version)
+
+    def require_version(self, name: str, version: str, remedy: str) -> None:
+        """Check that a version is still the current one of a graph.
+
+        Args:
+            remedy: what the caller's user can do if it is not.
+
+        Raises:
+            GraphUnavailableError: another one is, or none.
+        """
+        current = self.current(name)
+        if current is None or current.version != version:
+            raise GraphUnavailableError(f'the graph "{name}" was replaced in the meantime: {remedy}')
 
     def expect(self, name: str, made: ChangedStore) -> None:
         """Open a version that this process made, and will publish next, without reading it again."""

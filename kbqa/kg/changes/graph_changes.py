@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kbqa.errors import ChangeConflictError, GraphChangeError, GraphNotFoundError, GraphUnavailableError
@@ -25,7 +26,7 @@ from kbqa.kg.loading.changing import (
     write_changed,
     write_replies,
 )
-from kbqa.kg.loading.publishing import aside, lock_file, publish, remove_others
+from kbqa.kg.loading.publishing import aside, lock_file, publish
 from kbqa.kg.loading.versions import GraphManifest
 from kbqa.kg.store import GraphInfo, GraphStore
 
@@ -185,15 +186,8 @@ class GraphChanges:
         self._catalog.expect(name, changed)
 
     def _publish_next(self, name: str, written: Path, made: GraphManifest, *, expected: str) -> None:
-        graph = self._catalog.root / name
-        with lock_file(graph / ".lock", fcntl.LOCK_EX):
-            current = self._catalog.current(name)
-            if current is None or current.version != expected:
-                raise GraphUnavailableError(
-                    f'the graph "{name}" was loaded again in the meantime: send the changes again'
-                )
-            publish(graph, written, made.version)
-            remove_others(graph, made.version)
+        check = partial(self._catalog.require_version, name, expected, "send the changes again")
+        publish(self._catalog.root / name, written, made.version, check)
 
     def _overlaid(self, version: Path, base: OxigraphStore, difference: Difference) -> ChangedStore | None:
         """The base with a difference; None if the graph has to be written anew."""

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -25,18 +25,25 @@ def aside(graph: Path) -> Iterator[Path]:
         yield directory
 
 
-def publish(graph: Path, written: Path, version: str) -> None:
-    """Rename a version into its place and point at it. The caller holds the graph's lock."""
-    if not (graph / version).exists():
-        written.rename(graph / version)
-    pointer = written.with_suffix(".current")
-    pointer.write_text(f"{version}\n")
-    sync(pointer)
-    pointer.replace(graph / "current")
-    sync(graph)
+def publish(graph: Path, written: Path, version: str, check: Callable[[], None] = lambda: None) -> None:
+    """Rename a version into its place, point at it, and remove the others that nobody uses.
+
+    Args:
+        check: raises if the version must not become current; called while nothing else is published.
+    """
+    with lock_file(graph / ".lock", fcntl.LOCK_EX):
+        check()
+        if not (graph / version).exists():
+            written.rename(graph / version)
+        pointer = written.with_suffix(".current")
+        pointer.write_text(f"{version}\n")
+        sync(pointer)
+        pointer.replace(graph / "current")
+        sync(graph)
+        _remove_others(graph, version)
 
 
-def remove_others(graph: Path, current: str) -> None:
+def _remove_others(graph: Path, current: str) -> None:
     """Remove the versions that are neither current nor in use. The caller holds the graph's lock."""
     for entry in graph.iterdir():
         if not entry.is_dir() or entry.name == current:
