@@ -11,15 +11,8 @@ from kbqa.advantages.group import Baseline, Deviation, has_spread
 from kbqa.advantages.state import sibling_advantages
 from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
 from kbqa.parts import Parts
-from kbqa.trajectory import (
-    Group,
-    RewardedTrajectory,
-    RewardedTree,
-    ScoredRollout,
-    TrainingSample,
-    step_sample,
-    training_sample,
-)
+from kbqa.trajectory import Group, RewardedTrajectory, TrainingSample, training_sample
+from kbqa.tree import RewardedTree, ScoredRollout, step_sample
 
 __all__ = [
     "ADVANTAGES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kbqa.advantages.group import Baseline, has_spread
-from kbqa.trajectory import RewardedTree, Siblings
+from kbqa.tree import RewardedTree, Siblings
 
 
 def sibling_advantages(tree: RewardedTree, baseline: Baseline) -> Iterator[tuple[Siblings, list[float]]]:

@@ -9,7 +9,8 @@ from kbqa.curves.episodes import setbacks, total_reward
 from kbqa.errors import QueryError
 from kbqa.kg.actions import EXECUTE_SPARQL
 from kbqa.kg.sparql.guard import check_query
-from kbqa.trajectory import RewardedTrajectory, RewardedTree, ScoredRollout, Trajectory
+from kbqa.trajectory import RewardedTrajectory, Trajectory
+from kbqa.tree import RewardedTree, ScoredRollout
 
 Episodes = Sequence[RewardedTrajectory]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from kbqa.kg.ranking.encoders import Encoder
 from kbqa.kg.ranking.gating import Tier
-from kbqa.trajectory import ExecutedAction, RewardedTree, ScoredRollout
+from kbqa.trajectory import ExecutedAction
+from kbqa.tree import RewardedTree, ScoredRollout
 
 _BINS = 20
 

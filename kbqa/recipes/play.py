@@ -25,7 +25,8 @@ from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
 from kbqa.rewards import REWARDS, Reward
 from kbqa.rollouts import KINDS, Agent, Beyond, Branching, Pruning, linear_rollout, tree_rollout
-from kbqa.trajectory import Question, Trajectory, Tree
+from kbqa.trajectory import Question, Trajectory
+from kbqa.tree import Tree
 
 Played = list[Trajectory] | Tree
 

@@ -10,7 +10,8 @@ from kbqa.answers import em_set, f1, hit_any
 from kbqa.gold import Comparison, Names, Verdict, compare
 from kbqa.kg.actions import GraphTools
 from kbqa.parts import Parts
-from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Step, Trajectory, Tree
+from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
+from kbqa.tree import RewardedTree, Step, Tree
 
 
 class Judge(Protocol):

@@ -13,7 +13,8 @@ from typing import Literal
 from kbqa.answers import f1
 from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
 from kbqa.rewards.progress import Command, MeasuredStep, measure
-from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajectory, Tree
+from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
+from kbqa.tree import RewardedTree, Tree
 
 # Released code: from this F1 on, a query's result counts as the answers.
 _GOOD_F1 = 0.9

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 
 from kbqa.parts import Parts
 from kbqa.rollouts.agent import Agent
-from kbqa.trajectory import Question, Trajectory, Tree
+from kbqa.trajectory import Question, Trajectory
+from kbqa.tree import Tree
 
 
 class Rollout(ABC):

@@ -14,7 +14,8 @@ from kbqa.environment import Episode
 from kbqa.kg.actions import ActionResult, Failure, Item
 from kbqa.rollouts.agent import Agent, Sampling, consult, require_one
 from kbqa.rollouts.query_cache import QueryCache
-from kbqa.trajectory import Question, Status, Step, Tree
+from kbqa.trajectory import Question, Status
+from kbqa.tree import Step, Tree
 
 Pruning = Literal["parent", "tree", "none"]
 Beyond = Literal["stop", "single"]

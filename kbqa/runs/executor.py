@@ -27,15 +27,8 @@ from kbqa.runs.failures import reason_of
 from kbqa.runs.stopwatch import Stopwatch
 from kbqa.serving.engine import Engine, Held
 from kbqa.serving.players import Players
-from kbqa.trajectory import (
-    Group,
-    RewardedTrajectory,
-    RewardedTree,
-    ScoredRollout,
-    Status,
-    Trajectory,
-    Tree,
-)
+from kbqa.trajectory import Group, RewardedTrajectory, Status, Trajectory
+from kbqa.tree import RewardedTree, ScoredRollout, Tree
 from kbqa.wire import FailureReason, Purpose, RolloutFailure, RolloutReply, RolloutRequest, Timings
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,8 @@ from kbqa.recipes.learning import ScheduleSection
 from kbqa.runs.failures import Triage
 from kbqa.runs.ledger import GroupOutcome, History, Ledger
 from kbqa.runs.rollouts import RolloutSource
-from kbqa.trajectory import Question, ScoredRollout
+from kbqa.trajectory import Question
+from kbqa.tree import ScoredRollout
 from kbqa.wire import RolloutFailure, RolloutReply, RolloutRequest, Timings
 
 logger = logging.getLogger(__name__)

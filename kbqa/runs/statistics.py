@@ -20,7 +20,8 @@ from kbqa.curves import (
 from kbqa.curves.episodes import component_means, total_reward
 from kbqa.kg.ranking.encoders import Encoder, NgramEncoder
 from kbqa.kg.retrieval import ACTIONS
-from kbqa.trajectory import Question, RewardedTrajectory, ScoredRollout, Status, TrainingSample
+from kbqa.trajectory import Question, RewardedTrajectory, Status, TrainingSample
+from kbqa.tree import ScoredRollout
 
 _MOST_POINTS = 256  # questions of a step that are plotted one by one
 _AT_A_LIMIT = frozenset({Status.OUT_OF_TURNS, Status.OUT_OF_TOKENS, Status.TIMED_OUT})

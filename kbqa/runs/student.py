@@ -25,7 +25,8 @@ from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
 from kbqa.training.saving import save_weights
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
-from kbqa.trajectory import Question, RewardedTree, ScoredRollout, Segment, Trajectory
+from kbqa.trajectory import Question, Segment, Trajectory
+from kbqa.tree import RewardedTree, ScoredRollout
 
 _TEMPLATE, _TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 _TOKENIZER_FILES = (

@@ -12,7 +12,8 @@ from kbqa.evaluation.evaluation import cluster_of
 from kbqa.policies.base import Codec
 from kbqa.runs.judged import JudgedQuestion
 from kbqa.runs.traces import TracedAction, TracedEpisode, TracedGroup, TracedSummary, TracedTurn
-from kbqa.trajectory import ExecutedAction, Group, Question, RewardedTree, ScoredRollout, Tree, Turn
+from kbqa.trajectory import ExecutedAction, Group, Question, Turn
+from kbqa.tree import RewardedTree, ScoredRollout, Tree
 
 _MOST_CHARACTERS = 4000  # of a text
 _MOST_LABELS = 20  # of what an action found

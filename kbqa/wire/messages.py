@@ -13,7 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kbqa.trajectory import Group, Question, RewardedTrajectory, RewardedTree, ScoredRollout, Turn
+from kbqa.trajectory import Group, Question, RewardedTrajectory, Turn
+from kbqa.tree import RewardedTree, ScoredRollout
 
 SCHEMA_VERSION: Literal[1] = 1
 

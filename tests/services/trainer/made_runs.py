@@ -15,20 +15,8 @@ from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
 from kbqa.runs.judged import JudgedHeader
 from kbqa.runs.statistics import Curves
 from kbqa.runs.transcripts import judged_question, trace
-from kbqa.trajectory import (
-    ExecutedAction,
-    Group,
-    Hop,
-    Question,
-    RewardedTrajectory,
-    RewardedTree,
-    ScoredRollout,
-    Status,
-    Step,
-    Trajectory,
-    Tree,
-    Turn,
-)
+from kbqa.trajectory import ExecutedAction, Group, Hop, Question, RewardedTrajectory, Status, Trajectory, Turn
+from kbqa.tree import RewardedTree, ScoredRollout, Step, Tree
 
 
 class Codec:

@@ -6,16 +6,8 @@ import pytest
 
 from kbqa.curves import episode_means, error_reward_points, question_means, tree_means
 from kbqa.curves.episodes import invalid_calls, setbacks
-from kbqa.trajectory import (
-    ExecutedAction,
-    Group,
-    RewardedTrajectory,
-    RewardedTree,
-    Status,
-    Step,
-    Trajectory,
-    Tree,
-)
+from kbqa.trajectory import ExecutedAction, Group, RewardedTrajectory, Status, Trajectory
+from kbqa.tree import RewardedTree, Step, Tree
 from tests.unit.episodes import query, question, turn
 
 NOT_FOUND = query(code="KG_ENTITY_NOT_FOUND")

@@ -17,13 +17,11 @@ from kbqa.trajectory import (
     GatedRelation,
     Group,
     RewardedTrajectory,
-    RewardedTree,
     Segment,
     Status,
-    Step,
     Trajectory,
-    Tree,
 )
+from kbqa.tree import RewardedTree, Step, Tree
 from tests.unit.episodes import query, question, turn
 from tests.unit.policies_fixtures import make_codec
 

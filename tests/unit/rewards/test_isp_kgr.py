@@ -20,7 +20,8 @@ from kbqa.kg.tools import LocalGraphTools
 from kbqa.rewards import Instruments, IspKgrReward
 from kbqa.rewards.isp_kgr import StepReward
 from kbqa.rewards.progress import Command, MeasuredStep, measure, without_count
-from kbqa.trajectory import ExecutedAction, Question, Status, Step, Trajectory, Tree
+from kbqa.trajectory import ExecutedAction, Question, Status, Trajectory
+from kbqa.tree import Step, Tree
 from tests.sparql_servers import SparqlServer
 from tests.unit.episodes import turn
 

@@ -18,16 +18,8 @@ from kbqa.runs.journal import Journal
 from kbqa.runs.phases import Material
 from kbqa.runs.queued import QueuedSource
 from kbqa.runs.student import Student
-from kbqa.trajectory import (
-    Group,
-    RewardedTrajectory,
-    RewardedTree,
-    Status,
-    Step,
-    Trajectory,
-    Tree,
-    Turn,
-)
+from kbqa.trajectory import Group, RewardedTrajectory, Status, Trajectory, Turn
+from kbqa.tree import RewardedTree, Step, Tree
 from kbqa.wire import Purpose, RolloutReply
 from tests.ledgers import read_ledger
 

@@ -18,7 +18,7 @@ from kbqa.runs.inbox import Inbox
 from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing
 from kbqa.runs.queued import QueuedSource
-from kbqa.trajectory import ScoredRollout
+from kbqa.tree import ScoredRollout
 from kbqa.wire import FailureReason, RolloutFailure, RolloutReply, decode
 from tests.unit.runs.exchange import QUESTIONS, Queue, make_reply, make_request
 

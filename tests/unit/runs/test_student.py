@@ -12,17 +12,8 @@ from kbqa.policies.frame import Frame
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.runs.student import Student
 from kbqa.training.small_policy import save_model
-from kbqa.trajectory import (
-    Group,
-    Question,
-    RewardedTrajectory,
-    RewardedTree,
-    Status,
-    Step,
-    Trajectory,
-    Tree,
-    Turn,
-)
+from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Trajectory, Turn
+from kbqa.tree import RewardedTree, Step, Tree
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 

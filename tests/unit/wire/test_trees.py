@@ -7,7 +7,8 @@ import json
 import pytest
 
 from kbqa.errors import MessageError
-from kbqa.trajectory import Question, RewardedTree, Status, Step, Tree, Turn
+from kbqa.trajectory import Question, Status, Turn
+from kbqa.tree import RewardedTree, Step, Tree
 from kbqa.wire import Purpose, RolloutReply, decode, encode
 
 QUESTION = Question("q1", "Who?", ("Ann",), ("Bob",), "world")
