@@ -43,7 +43,6 @@ SMALL = {
     "small_policy.width": 64,
     "small_policy.heads": 2,
     "small_policy.feed_forward": 64,
-    "small_policy.warm_up.steps": 5,
     "cold_start.demonstrations": 30,
     "cold_start.steps": 150,
     "cold_start.learning_rate": 5e-3,
