@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import zip_longest
 
+from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 
 
@@ -49,6 +50,18 @@ class Splits:
         """The splits with every question changed."""
         parts = (self.cold_start, self.train, self.validation, self.test)
         return Splits(*(tuple(map(change, part)) for part in parts))
+
+    def named(self, split: str) -> tuple[Question, ...]:
+        """The questions of a split, such as `test`.
+
+        Raises:
+            DatasetError: there is no split with this name.
+        """
+        known = [field.name for field in fields(self)]
+        if split not in known:
+            raise DatasetError(f'there is no split "{split}" (there are: {", ".join(known)})')
+        questions: tuple[Question, ...] = getattr(self, split)
+        return questions
 
     @property
     def all(self) -> tuple[Question, ...]:

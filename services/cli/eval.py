@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +23,7 @@ from kbqa.datasets.gold import gold_namer, nameless_ids
 from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import Part
 from kbqa.datasets.sampling import Sample
-from kbqa.datasets.splits import Splits, spread
+from kbqa.datasets.splits import spread
 from kbqa.errors import ConfigurationError, DatasetError, GraphNotFoundError
 from kbqa.recipes import load_recipe
 from services.cli.graphs import KgServerUrl, open_graphs
@@ -158,9 +158,7 @@ def evaluate(
     chosen = None if sample is None else Sample.read(sample)
     earlier = None if compare is None else read_earlier(compare)
     asked = _load(dataset, data, seed, home)
-    known = [field.name for field in fields(Splits)]
-    if split not in known:
-        raise DatasetError(f'{dataset} has no split "{split}" (it has: {", ".join(known)})')
+    asked.splits.named(split)  # checked before anything is opened
     graphs = asked.graphs
     if kg is not None:
         graphs = (replace(asked.graph, name=kg, text=None, file=None),)
@@ -181,7 +179,7 @@ def evaluate(
         opened.callback(candidate.close)
         if candidate.gold is not Answers.LABELS:
             asked = _load(dataset, data, seed, home, candidate.gold)
-        drawn: tuple[Question, ...] = getattr(asked.splits, split)
+        drawn = asked.splits.named(split)
         suitable = list(filter(candidate.suits, drawn))
         questions = list(spread(suitable, limit) if chosen is None else chosen.of(suitable, seed))
         if kg is not None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from kbqa.datasets.coverage import Coverage, coverage
+from kbqa.datasets.gold_paths import GoldPaths, gold_paths
 from kbqa.datasets.questions import load_questions
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
@@ -94,27 +95,36 @@ def check(
         float,
         typer.Option(min=0.0, max=1.0, help="Minimum share of questions whose names are all in the graph."),
     ] = 1.0,
+    split: Annotated[
+        str | None, typer.Option(help="Check this split of the data set only (default: all splits).")
+    ] = None,
     data_seed: DataSeed = 0,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Report whether a graph contains the topic entities, gold answers and relations of a data set.
 
+    Gold paths, if there are any, are followed, and what is at their ends is compared with the gold answers.
+    RHits@1 is the chance of a right answer if one of the ends is drawn at random.
+
     Exit code 1 if the share of questions whose names are all present is below the threshold.
     """
-    asked = _load(questions, data_seed, home)
+    asked = _load(questions, data_seed, home, split)
     catalog = GraphCatalog(home)
     try:
         store = catalog.get(name)
-        found = coverage(store, asked)
+        found, followed = coverage(store, asked), gold_paths(store, asked)
         version = store.version
         del store
     finally:
         catalog.close()
     if as_json:
-        typer.echo(json.dumps({"kg": name, "version": version, "share": found.share} | asdict(found)))
+        paths = asdict(followed) | {"rhits@1": followed.rhits1}
+        document = {"kg": name, "version": version, "share": found.share, **asdict(found), "paths": paths}
+        typer.echo(json.dumps(document))
     else:
         _print(name, found)
+        _print_paths(followed)
     if found.share < threshold:
         raise typer.Exit(_BELOW)
 
@@ -134,8 +144,16 @@ def _print(name: str, found: Coverage) -> None:
             typer.echo(f"    … and {names.missing - len(names.examples)} more")
 
 
-def _load(questions: str, seed: int, home: Path) -> list[Question]:
-    found = load_questions(questions, seed=seed, data_directory=data_directory(home))
+def _print_paths(followed: GoldPaths) -> None:
+    if followed.questions:
+        typer.echo(
+            f"  gold paths: {followed.exact} of {followed.questions} lead to exactly the gold answers; "
+            f"RHits@1 of their ends is {followed.rhits1:.3f}"
+        )
+
+
+def _load(questions: str, seed: int, home: Path, split: str | None = None) -> list[Question]:
+    found = load_questions(questions, seed=seed, split=split, data_directory=data_directory(home))
     ids = [question.id for question in found]
     if len(set(ids)) < len(ids):
         raise DatasetError(f"{questions}: two questions have the same id")

@@ -207,7 +207,7 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
         (("tiny", "webqsq"), 'no data set named "webqsq"'),
         (("tiny", "metaqa-1hop"), "set KBQA_DATA"),
         (("tiny", "metaqa-1hop", "--data", "/nowhere"), "/nowhere: there is no such file or directory"),
-        (("tiny", "world", "--split", "exam"), 'world has no split "exam" (it has: cold_start, train'),
+        (("tiny", "world", "--split", "exam"), 'there is no split "exam" (there are: cold_start, train'),
         (("tiny", "world", "--kg", "nothing"), 'no graph named "nothing"'),
         (("tiny", "world", "--recipe", "nonsense"), 'no recipe named "nonsense"'),
         (("tiny", "world", "--recipe", "kbqa-r1-small"), "recipe kbqa-r1-small does not suit tiny@"),

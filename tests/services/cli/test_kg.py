@@ -93,6 +93,24 @@ def test_a_check_says_what_is_missing_by_its_exit_code(in_process, films, questi
     assert found["topics"]["examples"] == [["Ronin", "no label of the graph"]]
 
 
+def test_a_check_follows_the_gold_paths(in_process, films, write):
+    record = {
+        "id": "q",
+        "text": "?",
+        "answers": ["Al Pacino"],
+        "topic_entities": ["Heat"],
+        "path": [{"relation": "starred"}],
+    }
+    asked = write("asked.jsonl", json.dumps(record) + "\n")
+    code, out, _ = in_process("kg", "check", "films", asked)
+    assert code == 0
+    assert "gold paths: 1 of 1 lead to exactly the gold answers; RHits@1 of their ends is 1.000" in out
+    paths = json.loads(in_process("kg", "check", "films", asked, "--json")[1])["paths"]
+    assert paths == {"questions": 1, "exact": 1, "hits": 1.0, "rhits@1": 1.0}
+    code, _, err = in_process("kg", "check", "films", asked, "--split", "test")
+    assert (code, "leave --split out" in err) == (2, True)
+
+
 def test_a_graph_or_questions_that_are_not_there_are_errors(in_process, films, questions, write):
     assert in_process("kg", "check", "none", questions)[0] == 2
     assert in_process("kg", "check", "films", "nothing.jsonl")[0] == 2

@@ -84,3 +84,17 @@ def test_an_empty_or_missing_file_is_refused(write, tmp_path):
 def test_a_data_set_by_name_gives_the_questions_of_all_splits():
     questions = load_questions("world", seed=1)
     assert len({question.id for question in questions}) == len(questions) > 4000
+
+
+def test_a_split_of_a_data_set_can_be_loaded_alone(write):
+    questions = load_questions("world", seed=1, split="test")
+    assert {question.id for question in questions} < {
+        question.id for question in load_questions("world", seed=1)
+    }
+    with pytest.raises(
+        DatasetError, match=r'no split "exam" \(there are: cold_start, train, validation, test'
+    ):
+        load_questions("world", seed=1, split="exam")
+    file = write({"id": "q0", "text": "?", "answers": ["Heat"], "topic_entities": ["Ali"]})
+    with pytest.raises(DatasetError, match="leave --split out"):
+        load_questions(str(file), split="test")
