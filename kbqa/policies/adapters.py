@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,6 +30,8 @@ RERANKER = "reranker"
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"  # peft's names of tensors
 _ATTENTIVE = f"{_PREFIX}head.layers."
+# Versions that began with the same one use its re-ranker together: a copy each would take 90 MB.
+_rerankers: WeakValueDictionary[tuple[Path, Path, str], Reranker] = WeakValueDictionary()
 _OTHERWISE = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
 
 
@@ -175,17 +178,20 @@ def load_reranker(version: Path, base_model: str, chooser: Chooser) -> Reranker 
         base_model: name of the version's base model.
 
     Returns:
-        None if neither has one.
+        One that is in use already, if it was loaded from the same files. None if neither has one.
 
     Raises:
         BaseNotFoundError, PolicyIntegrityError: as `AdaptedModel.load`.
     """
-    base = find_base(base_model).directory
-    if not is_adapter(version / RERANKER):
+    base, adapter = find_base(base_model).directory, version / RERANKER
+    if not is_adapter(adapter):
         begun = _base_of(base) if is_adapter(base) else None
         return None if begun is None else load_reranker(base, begun, chooser)
-    model = Reranker.begin(chooser, base)
-    AdaptedModel(model, base_model).swap(version / RERANKER, None)
+    key = (adapter.resolve(), base.resolve(), chooser.config.to_json_string())
+    if (model := _rerankers.get(key)) is None:
+        model = Reranker.begin(chooser, base)
+        AdaptedModel(model, base_model).swap(adapter, None)
+        _rerankers[key] = model
     return model
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import shutil
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -136,6 +138,27 @@ def test_a_version_has_that_of_the_version_with_which_it_began(base, version, tm
     assert rated(loaded, asked) == pytest.approx(rated(version[1], asked), abs=1e-5)
     shutil.rmtree(begun / RERANKER)
     assert load_reranker(trained, str(begun), chooser) is None
+
+
+def test_versions_that_began_with_the_same_one_share_its_reranker(base, version, tmp_path):
+    encoder, chooser, _ = base
+    begun = version[0]
+    (begun / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(encoder)}))
+    shutil.copy(begun / RERANKER / "adapter_model.safetensors", begun)
+    first, second = (tmp_path / name for name in ("first", "second"))
+    first.mkdir()
+    second.mkdir()
+    shared = load_reranker(first, str(begun), chooser)
+    assert load_reranker(second, str(begun), chooser) is shared
+    shutil.copytree(begun / RERANKER, second / RERANKER)
+    assert load_reranker(second, str(encoder), chooser) is not shared
+
+
+def test_a_reranker_that_nothing_uses_is_freed(base, version):
+    encoder, chooser, _ = base
+    loaded = weakref.ref(load_reranker(version[0], str(encoder), chooser))
+    gc.collect()
+    assert loaded() is None
 
 
 def test_a_damaged_one_is_refused(base, version):
