@@ -103,10 +103,13 @@ def test_a_check_follows_the_gold_paths(in_process, films, write):
     }
     asked = write("asked.jsonl", json.dumps(record) + "\n")
     code, out, _ = in_process("kg", "check", "films", asked)
-    assert code == 0
+    assert (code, "gold paths" in out) == (0, False)
+    _, out, _ = in_process("kg", "check", "films", asked, "--paths")
     assert "gold paths: 1 of 1 lead to exactly the gold answers; RHits@1 of their ends is 1.000" in out
-    paths = json.loads(in_process("kg", "check", "films", asked, "--json")[1])["paths"]
+    paths = json.loads(in_process("kg", "check", "films", asked, "--paths", "--json")[1])["paths"]
     assert paths == {"questions": 1, "exact": 1, "hits": 1.0, "rhits@1": 1.0}
+    pathless = write("pathless.jsonl", json.dumps(record | {"path": []}) + "\n")
+    assert "gold paths: no question has one" in in_process("kg", "check", "films", pathless, "--paths")[1]
     code, _, err = in_process("kg", "check", "films", asked, "--split", "test")
     assert (code, "leave --split out" in err) == (2, True)
 
