@@ -45,6 +45,8 @@ _SERVER_SHARE = 0.95
 _MAX_ERROR_BYTES = 1 << 16
 
 _OVERLOADED = frozenset({429, 502, 503, 504})
+# Virtuoso under load, most often after a restart. Its SQLSTATE may be 00000 then.
+_DEADLOCK = "SR172:"
 _VIRTUOSO_ERROR = re.compile(r"Virtuoso (\w{5}) Error (.*)", re.DOTALL)
 _TOO_LONG = re.compile(
     r"tim(ed?|ing)[ -]?out|estimated execution time|took too long|cancell?ed|interrupted", re.IGNORECASE
@@ -106,13 +108,13 @@ class EndpointClient:
     def ask(self, query: str, accept: str, *, deadline_s: float, max_bytes: int) -> EndpointAnswer:
         """Send a query and read its answer.
 
-        A server that cannot be reached, is overloaded (429, 502 to 504) or closes the connection
-        is asked again, with growing waits, until the deadline.
+        A server that cannot be reached, is overloaded (429, 502 to 504), closes the connection or gave
+        the query up because of a deadlock is asked again, with growing waits, until the deadline.
 
         Raises:
             GraphUnavailableError: the server does not answer, or not as a SPARQL server does.
             QuerySyntaxError, QueryTimeoutError, QueryMemoryError, QueryError: the server's error.
-            QueryOverloadError: all connections were busy until the deadline.
+            QueryOverloadError: all connections were busy until the deadline, or queries blocked each other.
         """
         if time.monotonic() < self._unreachable_until:
             raise self._unavailable("could not be reached a moment ago")
@@ -263,6 +265,11 @@ class EndpointClient:
     def _raise_virtuoso(self, state: str, message: str) -> NoReturn:
         if state == "37000":
             raise QuerySyntaxError(message)
+        if message.startswith(_DEADLOCK):
+            error = QueryOverloadError(
+                f"the endpoint gave the query up for other queries ({message}): try again later"
+            )
+            raise _Passing(error)
         if state.startswith("S1T") or _TOO_LONG.search(message):
             raise QueryTimeoutError("the endpoint stopped the query at its time limit: narrow it")
         if _TOO_LARGE.search(message):

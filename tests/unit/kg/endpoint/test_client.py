@@ -119,6 +119,25 @@ def test_what_may_pass_is_tried_again(server, connect, code):
     assert len(server.requests) == 3
 
 
+SAYS = "SR172: Transaction deadlocked"
+DEADLOCKED = status(500, f"Virtuoso 40001 Error {SAYS}\n\nSPARQL query:\nASK {{}}".encode())
+DEADLOCKED_LATE = status(200, b"{}", **{"X-SQL-State": "00000", "X-SQL-Message": SAYS})
+
+
+@pytest.mark.parametrize("deadlocked", [DEADLOCKED, DEADLOCKED_LATE])
+def test_a_query_that_was_given_up_because_of_a_deadlock_is_tried_again(server, connect, deadlocked):
+    server.answer_with(in_turn(deadlocked, deadlocked, server.execute))
+    assert ask(connect(server.url)).complete
+    assert len(server.requests) == 3
+
+
+def test_a_deadlock_that_does_not_pass_is_an_overload(server, connect):
+    server.answer_with(DEADLOCKED)
+    with pytest.raises(QueryOverloadError, match="Transaction deadlocked.*try again later"):
+        ask(connect(server.url), deadline_s=1)
+    assert len(server.requests) >= 2
+
+
 def test_a_server_that_stays_overloaded_is_unavailable_within_the_deadline(server, connect):
     server.answer_with(status(503, b"busy"))
     client = connect(server.url)
