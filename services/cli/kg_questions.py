@@ -102,8 +102,8 @@ def check(
         bool,
         typer.Option(
             "--paths",
-            help="Also follow the gold paths, and compare what is at their ends with the gold answers. This "
-            "sends an endpoint two queries for each question.",
+            help="Also follow the gold paths, and report how often they lead to the gold answers. If the graph "
+            "is at an endpoint, this takes two queries for each question.",
         ),
     ] = False,
     data_seed: DataSeed = 0,
@@ -112,8 +112,8 @@ def check(
 ) -> None:
     """Report whether a graph contains the topic entities, gold answers and relations of a data set.
 
-    With --paths, RHits@1 is the chance of a right answer if a node at the end of each gold path is drawn at
-    random.
+    With --paths, it also reports RHits@1: the average share of gold answers among the nodes at the end of a
+    gold path.
 
     Exit code 1 if the share of questions whose names are all present is below the threshold.
     """
