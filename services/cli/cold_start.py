@@ -218,7 +218,7 @@ def _questions(order: _Order, splits: Splits, split: Split, limit: int | None) -
     """
     from kbqa.cold_start.mining import blind
 
-    drawn: tuple[Question, ...] = getattr(splits.only(order.recipe.questions.suit), split.value)
+    drawn = splits.only(order.recipe.questions.suit).named(split.value)
     if not drawn:
         raise DatasetError(
             f"{order.dataset} has no questions in its split {split.value}: try --split {Split.TRAIN.value}"

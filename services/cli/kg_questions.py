@@ -102,8 +102,8 @@ def check(
         bool,
         typer.Option(
             "--paths",
-            help="Also follow the gold paths, and report how often they lead to the gold answers. For a graph "
-            "at an endpoint, this takes two queries for each question.",
+            help="Also follow the gold paths, and report how often they lead to the gold answers. At an "
+            "endpoint, this takes two queries for each question.",
         ),
     ] = False,
     data_seed: DataSeed = 0,
