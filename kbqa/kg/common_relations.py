@@ -1,4 +1,4 @@
-"""Relations that people often ask about, and which of them a graph lacks altogether.
+"""Relations that people often ask about: which of them a graph has, and which it lacks altogether.
 
 If other films have a composer, the graph itself shows that one film lacks it. If no film has one, nothing in
 the graph says that a film could have a composer, and a policy takes the director for the answer to "who
@@ -10,13 +10,14 @@ words. A question asks for it if it contains one of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
 import yaml
 
+from kbqa.kg.actions import Item
 from kbqa.kg.ranking.encoders import words
 
 _OPAQUE = re.compile(r"(?!.*[^\W\d_]{3}).*\d")  # such as P57: a digit, and no word
@@ -53,8 +54,24 @@ def lacking(relations: Iterable[Sequence[str]]) -> Sequence[CommonRelation]:
     return [] if says_nothing or len(absent) == len(common_relations()) else absent
 
 
-def asked_for(question: str, topics: Iterable[str], relations: Iterable[CommonRelation]) -> list[str]:
-    """The names of those relations that a question asks for.
+def saying(relations: Mapping[Item, Sequence[str]]) -> dict[CommonRelation, Sequence[Item]]:
+    """The relations of a graph that say a common one, for each common relation that the graph has.
+
+    Args:
+        relations: the names of each relation of the graph, such as its id and its label.
+    """
+    texts = {relation: "".join(map(spaced, names)) for relation, names in relations.items()}
+    found = {
+        common: [relation for relation, text in texts.items() if common.is_said_in(text)]
+        for common in common_relations()
+    }
+    return {common: said_by for common, said_by in found.items() if said_by}
+
+
+def asked_for(
+    question: str, topics: Iterable[str], relations: Iterable[CommonRelation]
+) -> list[CommonRelation]:
+    """Those of some relations that a question asks for.
 
     Args:
         topics: the names of what it is about, in which words do not count.
@@ -62,7 +79,7 @@ def asked_for(question: str, topics: Iterable[str], relations: Iterable[CommonRe
     text = spaced(question)
     for topic in topics:
         text = text.replace(spaced(topic), " | ")
-    return [relation.name for relation in relations if relation.is_said_in(text)]
+    return [relation for relation in relations if relation.is_said_in(text)]
 
 
 def spaced(text: str) -> str:

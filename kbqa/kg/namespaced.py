@@ -208,6 +208,10 @@ class NamespacedStore:
             {topic: tuple(map(self._bond, found.bonds.get(iri, ()))) for topic, iri in iris.items()},
         )
 
+    def holders(self, relation: str, *, inverse: bool = False, limit: int) -> Sequence[str]:
+        below = self._store.holders(self._relation_below(relation), inverse=inverse, limit=limit)
+        return [self._short(node) for node in below]
+
     def written_as(self, relation: str) -> str | None:
         return self._store.written_as(self._relation_below(relation))
 

@@ -274,6 +274,13 @@ class GraphStore(Protocol):
         """Every relation of the graph."""
         ...
 
+    def holders(self, relation: str, *, inverse: bool = False, limit: int) -> Sequence[str]:
+        """Ids of some nodes that have a relation, as head or if `inverse` as tail.
+
+        They are spread evenly over all of them; at an endpoint, they are those that it finds first.
+        """
+        ...
+
     def written_as(self, relation: str) -> str | None:
         """How texts that a relation leads to are compared: full IRI of a datatype, if all can be read so.
 

@@ -247,6 +247,9 @@ class Adjacency:
             return self._surveyor.survey_nodes(self.numbers(of))
         return self._surveyor.survey(of, topics, returning=returning)
 
+    def holders(self, relation: str, *, inverse: bool = False, limit: int) -> Sequence[str]:
+        return self._forms.holders(relation, inverse=inverse, limit=limit)
+
     def written_as(self, relation: str) -> str | None:
         return self._forms.written_as(relation)
 

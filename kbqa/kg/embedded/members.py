@@ -71,6 +71,7 @@ class FormIndex:
         self._index, self._now = index, now
         self._value = lru_cache(_KEPT)(lambda node: value_of(index.id_at(node)))
         self._written = lru_cache(_KEPT)(lambda node, as_: written_value(index.id_at(node), as_))
+        self.holders = lru_cache(_KEPT_SETS)(partial(_holders, index))
         self.written_as = lru_cache(_KEPT_SETS)(partial(_judged, index))
         self._types = index.links_named(*TYPE_RELATIONS)
         # A form is expanded step by step, so its parts were evaluated just before.
@@ -277,10 +278,14 @@ class FormIndex:
 
 def _judged(index: Adjacency, relation: str) -> str | None:
     """As `GraphStore.written_as`."""
-    tails = index.side(inverse=True).nodes_with(index.links_named(relation))
+    return written_as(_holders(index, relation, inverse=True, limit=MAX_SURROUNDED))
+
+
+def _holders(index: Adjacency, relation: str, *, inverse: bool, limit: int) -> Sequence[str]:
+    """As `GraphStore.holders`."""
+    nodes = index.side(inverse=inverse).nodes_with(index.links_named(relation))
     # Evenly spread, since nodes are in the order of their names.
-    sample = tails[:: max(1, -(-len(tails) // MAX_SURROUNDED))]
-    return written_as([index.id_at(node) for node in sample.tolist()])
+    return tuple(index.id_at(node) for node in nodes[:: max(1, -(-len(nodes) // limit))].tolist())
 
 
 def _is_filter(form: Expression) -> int:

@@ -270,9 +270,15 @@ class EndpointStore:
     def types(self) -> Sequence[Item]:
         return self._schema.get(TYPES, self._every_id, self._known)
 
+    def holders(self, relation: str, *, inverse: bool = False, limit: int) -> Sequence[str]:
+        term = self.relation_term(relation)
+        triple = f"?other {term} ?x" if inverse else f"?x {term} ?other"
+        # To find distinct nodes first would take long where a relation has millions of triples.
+        some = f"{{ SELECT ?x WHERE {{ {triple} }} LIMIT {limit} }}"
+        return self._reader.ids(f"SELECT DISTINCT ?x WHERE {{ {some} }}")
+
     def written_as(self, relation: str) -> str | None:
-        some = f"{{ SELECT ?x WHERE {{ ?s {self.relation_term(relation)} ?x }} LIMIT {MAX_SURROUNDED} }}"
-        return written_as(self._reader.ids(f"SELECT DISTINCT ?x WHERE {{ {some} }}"))
+        return written_as(self.holders(relation, inverse=True, limit=MAX_SURROUNDED))
 
     def subgraph(self, graph: str) -> GraphStore | None:
         return None

@@ -21,7 +21,7 @@ import threading
 import unicodedata
 import weakref
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbqa.kg.actions import Item, ScoredItem
-from kbqa.kg.common_relations import CommonRelation, lacking
+from kbqa.kg.common_relations import CommonRelation, lacking, saying
 from kbqa.kg.descriptions import description_of
 from kbqa.kg.ranking.encoders import Encoder, Matrix, Vector, unit_rows, words
 from kbqa.kg.store import GraphStore
@@ -290,7 +290,16 @@ class SchemaIndex:
     @cached_property
     def lacking(self) -> Sequence[CommonRelation]:
         """The common relations that the graph lacks; see `kbqa.kg.common_relations`."""
-        return lacking((local_name(item.id), local_name(item.label)) for item in self._listed("relations"))
+        return lacking(self._relation_names.values())
+
+    @cached_property
+    def saying(self) -> Mapping[CommonRelation, Sequence[Item]]:
+        """The relations of the graph that say common ones; see `kbqa.kg.common_relations`."""
+        return saying(self._relation_names)
+
+    @property
+    def _relation_names(self) -> dict[Item, Sequence[str]]:
+        return {item: (local_name(item.id), local_name(item.label)) for item in self._listed("relations")}
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Warm both rankers, see `Ranker.warm`."""

@@ -188,9 +188,15 @@ class _Expanding:
         # Over a network, a query for each relation would take too long.
         if not self._arguments.get("missing", False) or self._store.is_remote:
             return ()
-        labels = map(expansions.label, self._arguments.get("topics", ()))
-        common = asked_for(self._question, labels, self._surroundings.schema.lacking)
-        return expansions.missing(source, common)
+        labels = [expansions.label(topic) for topic in self._arguments.get("topics", ())]
+        schema = self._surroundings.schema
+        asked = [
+            relation
+            for common in asked_for(self._question, labels, schema.saying)
+            for relation in schema.saying[common]
+        ]
+        lacking = [common.name for common in asked_for(self._question, labels, schema.lacking)]
+        return expansions.missing(source, asked, lacking)
 
     def _answer(
         self, page: Page, expansions: Sequence[Expansion] = (), lacking: Sequence[Expansion] = ()
@@ -281,8 +287,8 @@ ACTIONS.register(
             "missing": Argument(
                 FLAG,
                 "whether to list joins that lead nowhere, with relations of others that share a neighbour "
-                "with these nodes, and with common relations that the question asks for and the graph lacks; "
-                "not at an endpoint",
+                "with these nodes, and with common relations that the question asks for and that the topic "
+                "or the graph lacks; not at an endpoint",
             ),
             "through": Argument(
                 FLAG,

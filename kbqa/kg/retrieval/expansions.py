@@ -33,7 +33,7 @@ from kbqa.kg.actions import Item
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.compound_values import is_nameless
 from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, NAMING, TYPING, Hop, hops_of, steps
-from kbqa.kg.retrieval.missing import missing
+from kbqa.kg.retrieval.missing import missing_beside, missing_elsewhere
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, GraphStore, Survey
 from kbqa.kg.values import literal_value
 from kbqa.logical_forms.algebra import (
@@ -197,19 +197,22 @@ class Expansions:
                 if not self._leads(NAMING | TYPING, (relation, inverse)) and not self._turns_back(form):
                     yield replace(join, form=form, path=(*join.path, (relation, inverse)))
 
-    def missing(self, source: Source, common: Iterable[str]) -> Iterator[Expansion]:
+    def missing(self, source: Source, asked: Sequence[Item], lacking: Iterable[str]) -> Iterator[Expansion]:
         """The joins that lead nowhere from the nodes.
 
         Some lead somewhere from others like the nodes, and some from nowhere in the graph.
 
         Args:
-            common: names of relations that the graph lacks altogether.
+            asked: relations of the graph that the question asks for.
+            lacking: names of relations that it asks for and the graph lacks altogether.
         """
         if Operation.JOIN not in self.wanted:
             return
-        hops, others = missing(self.store, source.nodes, source.survey)
-        yield from (source.expansion(hop, others) for hop in hops)
-        for name in common:
+        found = dict(missing_beside(self.store, source.nodes, source.survey))
+        if source.topic is not None:
+            found = dict(missing_elsewhere(self.store, asked, source.survey)) | found
+        yield from (source.expansion(hop, others) for hop, others in found.items())
+        for name in lacking:
             yield source.expansion((Item(name.replace(" ", "_"), name), False), ())
 
     def starts(self) -> Iterator[Expansion]:

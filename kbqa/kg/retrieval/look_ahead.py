@@ -10,7 +10,7 @@ from kbqa.kg.actions import Item
 from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
-from kbqa.kg.store import GraphStore, PathStep, Walk
+from kbqa.kg.store import GraphStore, PathStep, Survey, Walk
 
 Hop = tuple[Item, bool]
 """A relation, and whether it is followed from tail to head."""
@@ -48,9 +48,9 @@ def steps(path: Sequence[Hop]) -> list[PathStep]:
     return [PathStep((relation.id,), inverse) for relation, inverse in path]
 
 
-def hops_of(walk: Walk) -> list[Hop]:
-    """The relations of the nodes at the end of a walk."""
-    return [(item, inverse) for items, inverse in ((walk.into, True), (walk.out, False)) for item in items]
+def hops_of(found: Walk | Survey) -> list[Hop]:
+    """The relations of the nodes at the end of a walk, or of those that were surveyed."""
+    return [(item, inverse) for items, inverse in ((found.into, True), (found.out, False)) for item in items]
 
 
 def fitting(listed: Sequence[Sequence[Hop]], question: str, ranker: Ranker) -> list[list[Hop]]:

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kbqa.kg.retrieval.look_ahead import NAMING, Hop
-from kbqa.kg.store import GraphStore, PathStep, Survey, Walk
+from kbqa.kg.actions import Item
+from kbqa.kg.retrieval.look_ahead import NAMING, TYPING, Hop, hops_of
+from kbqa.kg.store import GraphStore, PathStep, Survey
 
 _NODES = 20  # of which others like them are looked for
 _OTHERS = 30  # by each relation
 
 
 class Missing(NamedTuple):
-    """Relations that some nodes do not have.
+    """A relation that some nodes do not have.
 
     Attributes:
-        hops: the relations, by direction.
-        others: ids of nodes like them, each with some of these relations.
+        hop: the relation, by direction.
+        others: ids of nodes like them, some of which have it.
     """
 
-    hops: tuple[Hop, ...]
-    others: tuple[str, ...]
+    hop: Hop
+    others: Sequence[str]
 
 
-def missing(store: GraphStore, nodes: Sequence[str], survey: Survey) -> Missing:
+def missing_beside(store: GraphStore, nodes: Sequence[str], survey: Survey) -> Iterator[Missing]:
     """The relations that others have with which nodes share a neighbour, and none of the nodes has.
 
     Of two films by one director, one may have a composer and the other none. A relation that the nodes have
@@ -36,21 +37,39 @@ def missing(store: GraphStore, nodes: Sequence[str], survey: Survey) -> Missing:
     Raises:
         QueryError, GraphUnavailableError: as `GraphStore.follow`.
     """
-    known = list(_hops(survey))
+    known = hops_of(survey)
     others: dict[str, None] = {}
     for relation, inverse in known:
         there_and_back = [PathStep((relation.id,), inverse), PathStep((relation.id,), not inverse)]
         sharing = store.follow(nodes[:_NODES], there_and_back, limit=_OTHERS).ends.items
         others |= dict.fromkeys(item.id for item in sharing)
     names = {relation.id for relation, _ in known}
-    hops = [
-        (relation, inverse)
-        for relation, inverse in _hops(store.follow(list(others), [], limit=0))
-        if relation.id not in names and store.relation_term(relation.id) not in NAMING
-    ]
-    return Missing(tuple(hops), tuple(others))
+    for relation, inverse in hops_of(store.follow(list(others), [], limit=0)):
+        if relation.id not in names and store.relation_term(relation.id) not in NAMING:
+            yield Missing((relation, inverse), tuple(others))
 
 
-def _hops(has: Survey | Walk) -> Iterator[Hop]:
-    yield from ((relation, True) for relation in has.into)
-    yield from ((relation, False) for relation in has.out)
+def missing_elsewhere(store: GraphStore, asked: Sequence[Item], survey: Survey) -> Iterator[Missing]:
+    """The relations that a question asks for, if others of the same kind have them and the nodes have none.
+
+    Somebody who only directs shares no film with those who only write. Others are of the same kind if they
+    have at least half of the relations of the nodes, classes aside. If the nodes have one of those that the
+    question asks for, it may ask for the rest further on, such as for the writers of what somebody directed.
+
+    Args:
+        asked: relations of the graph.
+        survey: what the nodes have.
+
+    Raises:
+        QueryError, GraphUnavailableError: as `GraphStore.follow`.
+    """
+    known = {hop for hop in hops_of(survey) if store.relation_term(hop[0].id) not in TYPING}
+    names = {relation.id for relation, _ in known}
+    if any(relation.id in names for relation in asked):
+        return
+    for relation in dict.fromkeys(asked):
+        for inverse in (True, False):
+            others = store.holders(relation.id, inverse=inverse, limit=_OTHERS)
+            shared = known.intersection(hops_of(store.follow(others, [], limit=0)))
+            if shared and 2 * len(shared) >= len(known):
+                yield Missing((relation, inverse), others)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.kg.common_relations import asked_for, common_relations, lacking
+from kbqa.kg.actions import Item
+from kbqa.kg.common_relations import asked_for, common_relations, lacking, saying
 
 FILMS = (["directed_by"], ["starring"], ["releaseYear"], ["P136", "genre"])
 
@@ -51,13 +52,25 @@ def test_where_names_do_not_tell_nothing_is_said_to_be_lacking(relations):
     ],
 )
 def test_a_question_asks_for_a_relation_by_one_of_its_words(question, asked):
-    assert asked_for(question, ["Heat"], lacking(FILMS)) == asked
+    assert [one.name for one in asked_for(question, ["Heat"], lacking(FILMS))] == asked
 
 
 def test_the_words_of_a_topic_ask_for_nothing():
     absent = lacking(FILMS)
     assert asked_for("when was The Producers released?", ["The Producers"], absent) == []
-    assert asked_for("who is the producer of The Producers?", ["The Producers"], absent) == ["producer"]
+    [asked] = asked_for("who is the producer of The Producers?", ["The Producers"], absent)
+    assert asked.name == "producer"
+
+
+def test_relations_of_a_graph_say_common_ones_by_their_names():
+    director, script, opaque = (
+        Item("directed_by", "directed_by"),
+        Item("P58", "screenplay"),
+        Item("P57", "P57"),
+    )
+    graph = {director: ("directed_by",), script: ("P58", "screenplay"), opaque: ("P57",)}
+    said = {common.name: relations for common, relations in saying(graph).items()}
+    assert said == {"director": [director], "writer": [script]}
 
 
 def test_all_that_are_listed_have_further_words_and_none_is_listed_twice():

@@ -353,6 +353,15 @@ def test_the_schema_is_listed(store):
     assert store.types() == [Item(e("City"), e("City"))]
 
 
+def test_some_nodes_that_have_a_relation(store):
+    assert set(store.holders(e("population"), limit=9)) == {e("paris")}
+    assert set(store.holders(e("in"), inverse=True, limit=9)) == {e("france"), e("texas")}
+    tails = store.holders(e("links"), inverse=True, limit=9)
+    assert 1 < len(set(tails)) == len(tails) <= 9
+    assert set(tails) <= {e(f"n{number}") for number in range(HUB_DEGREE)}
+    assert not store.holders(e("links_to_nothing"), limit=9)
+
+
 def test_neighbours_on_both_sides(store):
     near = store.adjacent([e("france"), e("texas")])
     assert {e("paris"), e("paris_tx")} <= near

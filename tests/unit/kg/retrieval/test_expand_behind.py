@@ -123,3 +123,33 @@ def test_the_name_of_a_topic_does_not_ask_for_a_relation(expand_here):
         None, f"{EX}miami", question="the heat of Miami Vice", operations=["join"], missing=True
     )
     assert "(JOIN (R temperature) miami)" in missing(asked)
+
+
+WRITERS = (
+    ("Alien", "directed_by", "Scott"),
+    ("Alien", "written_by", "Shusett"),
+    ("Brazil", "directed_by", "Gilliam"),
+    ("Brazil", "written_by", "Stoppard"),
+    ("Brazil", "written_by", "Gilliam"),
+    ("Stoppard", "brother", "Peter"),
+    ("Peter", "employer", "Lloyds"),
+    ("Shusett", "brother", "Paul"),
+    ("Paul", "employer", "Fox"),
+    ("Gilliam", "employer", "Python"),
+)
+
+
+def test_what_others_of_the_same_kind_have_elsewhere_is_missing_if_the_question_asks_for_it():
+    expand = expanding(FixedGraphs({"toy": OxigraphStore.from_triples(WRITERS)}), "toy")
+
+    def lacks(question, topic):
+        return list(missing(expand(None, topic, question=question, operations=["join"], missing=True)))
+
+    # Gilliam, who shares no film with Scott, has both directed and written.
+    assert lacks("what did Scott write?", "Scott") == ["(JOIN written_by Scott)"]
+    assert lacks("what did Scott direct?", "Scott") == []
+    assert "(JOIN written_by Gilliam)" not in lacks("what did Gilliam write?", "Gilliam")
+    # Nobody is employed by somebody who directs.
+    assert lacks("what did Lloyds direct?", "Lloyds") == []
+    # The brothers have an employer.
+    assert "(JOIN (R employer) Shusett)" not in lacks("who employs the brother of Shusett?", "Shusett")
