@@ -26,7 +26,7 @@ _OPAQUE = re.compile(r"(?!.*[^\W\d_]{3}).*\d")  # such as P57: a digit, and no w
 class CommonRelation(NamedTuple):
     """Attributes:
     name: how it is called, in words.
-    said: the words that say it, the name among them, in lower case, with a space around each of them.
+    said: the words that say it, the name and its plural among them, in lower case, with a space around each.
     """
 
     name: str
@@ -92,4 +92,7 @@ def common_relations() -> Sequence[CommonRelation]:
     """All that are listed."""
     file = resources.files("kbqa.kg") / "common_relations.yaml"
     listed = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return [CommonRelation(name, tuple(map(spaced, (name, *further)))) for name, further in listed.items()]
+    return [
+        CommonRelation(name, tuple(map(spaced, (name, f"{name}s", *further))))
+        for name, further in listed.items()
+    ]
