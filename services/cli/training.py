@@ -41,6 +41,7 @@ def open_trainer(
         if url != DEFAULT_TRAINER:
             raise
     else:
+        typer.echo(f"using the trainer that is running at {url}, with its own settings and data sets")
         yield api, False
         return
     recipe = check()

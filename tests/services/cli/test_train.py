@@ -118,7 +118,9 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
         "train", "--dataset", "world", "--set", "schedule.steps=2", "--limit", "test=6", "--seed", "3"
     )
     assert code == 0
-    assert out.splitlines() == [
+    whose, *lines = out.splitlines()
+    assert whose == f"using the trainer that is running at {served.url}, with its own settings and data sets"
+    assert lines == [
         "run r-1",
         "rl begins",
         "rl 1/2: loss 0.500  reward 1.250  7 s",
@@ -173,7 +175,7 @@ def test_a_stopped_run_is_resumed_and_followed(trainer, in_process):
 def test_resume_goes_on_with_the_run_that_is_named_or_else_with_the_newest_that_waits(trainer, in_process):
     served = trainer({"state": "stopped"}, {}, DONE)
     code, out, _ = in_process("resume", "r-1")
-    assert (code, out.splitlines()[0]) == (0, "run r-1")
+    assert (code, out.splitlines()[1]) == (0, "run r-1")
     served.views = [served.view(state="failed"), served.view(**DONE)]
     assert in_process("resume")[0] == 0
     assert served.received == [("resume", None), ("resume", None)]
