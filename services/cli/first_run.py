@@ -26,6 +26,7 @@ from services.cli.options import (
     data_directory,
     read_pairs,
 )
+from services.cli.training import trainer_api
 
 _POLL_S = 2.0
 _OVER = ("stopped", "failed", "done")
@@ -63,8 +64,7 @@ def begin(
 
     It is safe to repeat this command: an existing run is continued.
     """
-    # Before it accepts a run, the trainer plans it.
-    api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL", timeout_s=180.0)
+    api = trainer_api(trainer)
     deadline = time.monotonic() + wait_s
     runs = _get(api, "/v1/runs", deadline)["runs"]
     if runs:

@@ -19,6 +19,7 @@ from services.cli.supervisor import Stack, training_workers
 
 _FAILED, _INTERRUPTED = 2, 130
 _START_S = 180.0
+_PLANNED_S = 600.0  # before it accepts a run, the trainer plans it, which takes minutes on a busy machine
 
 
 @contextmanager
@@ -63,8 +64,7 @@ def open_trainer(
 
 def trainer_api(url: str) -> Api:
     """A client of the trainer at a URL."""
-    # Before it accepts a run, the trainer plans it.
-    return Api("trainer", url, "--trainer or KBQA_TRAINER_URL", timeout_s=180.0)
+    return Api("trainer", url, "--trainer or KBQA_TRAINER_URL", timeout_s=_PLANNED_S)
 
 
 def follow_to_its_end(api: Api, run: str, is_ours: bool, again: str | None = None) -> dict[str, Any]:
