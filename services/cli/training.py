@@ -19,7 +19,7 @@ from services.cli.supervisor import Stack, training_workers
 
 _FAILED, _INTERRUPTED = 2, 130
 _START_S = 180.0
-_PLANNED_S = 600.0  # before it accepts a run, the trainer plans it, which takes minutes on a busy machine
+_PLANNED_S = 600.0  # The trainer plans a run before it accepts it. On a busy machine, this takes minutes.
 
 
 @contextmanager
@@ -42,7 +42,9 @@ def open_trainer(
         if url != DEFAULT_TRAINER:
             raise
     else:
-        typer.echo(f"using the trainer that is running at {url}, with its own settings and data sets")
+        typer.echo(
+            f"a trainer is already running at {url}: this command uses it, with its settings and data sets"
+        )
         yield api, False
         return
     recipe = check()

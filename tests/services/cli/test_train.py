@@ -119,7 +119,9 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
     )
     assert code == 0
     whose, *lines = out.splitlines()
-    assert whose == f"using the trainer that is running at {served.url}, with its own settings and data sets"
+    assert whose == (
+        f"a trainer is already running at {served.url}: this command uses it, with its settings and data sets"
+    )
     assert lines == [
         "run r-1",
         "rl begins",
