@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbqa.errors import LogicalFormError
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.names import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.naming import ENTITY_NAMESPACE, relation_iri
@@ -161,7 +160,7 @@ class NameTable:
 
     def type_path(self) -> str:
         """The relations that lead to classes, as a property path."""
-        known = self.store.items(sorted(TYPE_RELATIONS)).values()
+        known = self.store.items(self.store.type_relations).values()
         return self._path(tuple(dict.fromkeys(item.id for item in known)) or (_RDF_TYPE,))
 
     def written(self, id_: str) -> str:

@@ -218,6 +218,10 @@ class NamespacedStore:
     def relations(self) -> Sequence[Item]:
         return self._named(self._store.relations())
 
+    @property
+    def type_relations(self) -> Sequence[str]:
+        return [self._short(relation) for relation in self._store.type_relations]
+
     def types(self) -> Sequence[Item]:
         return [self._shown(item) for item in self._store.types()]
 

@@ -288,6 +288,11 @@ class GraphStore(Protocol):
         """
         ...
 
+    @property
+    def type_relations(self) -> Sequence[str]:
+        """Ids of the relations that lead from a node to its types; at an endpoint, some may not occur."""
+        ...
+
     def types(self) -> Sequence[Item]:
         """Every type (class) that an entity of the graph has."""
         ...

@@ -299,6 +299,7 @@ class Subgraph(Adjacency):
     ) -> None:
         self._nodes, self._relation_terms = index._nodes, index._relation_terms
         self._relations, self._types, self._times = index._relations, index._types, index._times
+        self.rules = index.rules
         self.sides, self._out, self._in = index.sides, outward, inward
         self._store, self._sample, self.info = store, sample, info
         self._outward, self._inward = outward, inward

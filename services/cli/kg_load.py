@@ -13,11 +13,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from kbqa.errors import ConfigurationError, GraphLoadError, KbqaError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.languages import DEFAULT_LANGUAGES
 from kbqa.kg.loading.facts import Calendar, TimeUnit
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress as OnProgress
 from kbqa.kg.loading.rejected import RejectedLines
+from kbqa.kg.store import GraphStore
 from services.cli.options import (
     DEFAULT_HOME,
     GivenNamespaces,
@@ -26,6 +28,8 @@ from services.cli.options import (
     RecogniseNamespaces,
     namespace_options,
 )
+
+_SHOWN = 5  # types
 
 
 def load(
@@ -57,7 +61,11 @@ def load(
     ] = None,
     type_relations: Annotated[
         list[str] | None,
-        typer.Option("--type-relation", help="Relation that states the type of an entity. Repeatable."),
+        typer.Option(
+            "--type-relation",
+            help="Relation that states the type of an entity, besides those of RDF, Freebase and Wikidata "
+            "and, in separated files, those called type, is a or instance of. Repeatable.",
+        ),
     ] = None,
     language: LabelLanguages = None,
     namespace: GivenNamespaces = None,
@@ -119,6 +127,7 @@ def load(
                 )
         except GraphLoadError as error:
             raise KbqaError("\n".join([str(error), *_others(rejected, report)])) from error
+        recognised = list(_recognised_types(catalog.get(name)))
     if rejected.count:
         typer.echo("\n".join([*map(str, rejected.first[:1]), *_others(rejected, report)]), err=True)
     skipped = f", {rejected.count} lines skipped" if rejected.count else ""
@@ -126,6 +135,17 @@ def load(
         f"loaded {graph.name}: {graph.triples} triples, {graph.entities} entities, "
         f"version {graph.version}{skipped}"
     )
+    for line in recognised:
+        typer.echo(line)
+
+
+def _recognised_types(store: GraphStore) -> Iterator[str]:
+    """Which relations of a delimited file state types, and the first of these types."""
+    if isinstance(store, OxigraphStore) and store.of_names and store.type_relations:
+        types = [item.label for item in store.types()]
+        more = [f"and {len(types) - _SHOWN} more"] if len(types) > _SHOWN else []
+        relations = " and ".join(f'"{relation}"' for relation in store.type_relations)
+        yield f"types, by {relations}: {', '.join(types[:_SHOWN] + more)}"
 
 
 def _calendar(unit: TimeUnit | None, epoch: str | None) -> Calendar | None:

@@ -14,7 +14,7 @@ from kbqa.datasets.world.facts import Node
 from kbqa.errors import DatasetError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.descriptions import DESCRIPTION_RELATIONS
-from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS
 from kbqa.kg.namespaces import is_machine_id, local_name
 from kbqa.kg.ranking.encoders import words
 from kbqa.kg.store import GraphStore
@@ -95,8 +95,9 @@ def read_graph(store: GraphStore, rng: random.Random, max_pairs: int = MAX_PAIRS
     left_out: Counter[str] = Counter()
     found: dict[Item, tuple[tuple[Pair, ...], bool]] = {}
     types: list[Item] = []
+    kinds = set(store.type_relations)
     for relation in store.relations():
-        if relation.id in TYPE_RELATIONS or local_name(relation.id) == "type":
+        if relation.id in kinds or local_name(relation.id) == "type":
             types.append(relation)
         elif _is_about_the_graph(store, relation):
             left_out["names, descriptions and schema"] += 1

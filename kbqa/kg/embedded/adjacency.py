@@ -18,6 +18,7 @@ import numpy as np
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.embedded.indexing import as_stored
 from kbqa.kg.embedded.members import FormIndex
+from kbqa.kg.embedded.names import NamingRules
 from kbqa.kg.embedded.sides import MappedSide, Side
 from kbqa.kg.embedded.surveying import Surveyor
 from kbqa.kg.embedded.tables import map_numbers
@@ -58,6 +59,7 @@ class Adjacency:
         self._out, self._in = self.sides
         self._types = map_numbers(directory / "types.npy")
         self._times = Times(directory)
+        self.rules = NamingRules.read(directory) or NamingRules()
         counts = json.loads((directory / "index.json").read_text())
         self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
 
@@ -176,6 +178,15 @@ class Adjacency:
 
     def types(self) -> Sequence[Item]:
         return [self._nodes.item(node) for node in self._types]
+
+    @cached_property
+    def type_relations(self) -> tuple[str, ...]:
+        return tuple(item.id for item in self.relations() if self.rules.states_type(item.id))
+
+    @cached_property
+    def type_links(self) -> list[int]:
+        """The numbers of `type_relations`."""
+        return _known(map(self._relation_terms.number, self.type_relations))
 
     def type_numbers(self) -> Sequence[int]:
         """The numbers of `types`."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import NamingRules
 from kbqa.kg.embedded.overlay import Difference, overlay
 from kbqa.kg.embedded.oxigraph import STORE, OxigraphStore
 from kbqa.kg.embedded.vocabulary import NAMING, Vocabulary, is_about_schema, texts, vocabulary
@@ -49,7 +48,7 @@ class ChangedStore(OxigraphStore):
         self.base, self.difference = base, difference
         self._directory, self._version, self._named = directory / STORE, version, base.of_names
         self._queries, self._linker, self._linker_lock = queries, None, threading.Lock()
-        self.rules = base.rules or NamingRules()
+        self.rules = base.rules
         self._over = over = overlay(base, self.rules, base.of_names, difference)
         self._nodes, self._relation_terms = over.nodes, over.relations  # type: ignore[assignment]
         self._relations = over.relation_items  # type: ignore[assignment]
@@ -80,7 +79,9 @@ class ChangedStore(OxigraphStore):
         before = self.base.vocabulary
         kinds = {item.id for item in self.base.types()}
         decisive = any(
-            is_about_schema(relation) or any(id_ in before.schema or id_ in kinds for id_ in (head, tail))
+            is_about_schema(relation)
+            or self.rules.states_type(relation)
+            or any(id_ in before.schema or id_ in kinds for id_ in (head, tail))
             for triples in self.difference
             for head, relation, tail in triples
         )

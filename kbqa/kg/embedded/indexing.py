@@ -40,7 +40,6 @@ from kbqa.kg.embedded.names import (
     SKOS_LABELS,
     SUBPROPERTY,
     TEXT,
-    TYPE_RELATIONS,
     NamingRules,
     literal_value,
 )
@@ -71,8 +70,7 @@ class IndexBuilder:
     ) -> None:
         self._languages = languages
         self._named = named
-        self._rules = NamingRules(tuple(languages), tuple(type_relations))
-        self._type_relations = TYPE_RELATIONS.union(type_relations)
+        self._rules = NamingRules(tuple(languages), tuple(type_relations), named)
         self._nodes, self._relations = Numbering(), Numbering()
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
         self._node_labels, self._relation_labels = _Labels(), _Labels()
@@ -153,7 +151,11 @@ class IndexBuilder:
         del renumbered
         is_type = np.zeros(len(relation_ids), bool)
         is_type[
-            [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in self._type_relations]
+            [
+                relation_ranks[number]
+                for number, id_ in enumerate(relation_ids)
+                if self._rules.states_type(id_)
+            ]
         ] = True
         write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
         write_side(directory, "out", heads, links, tails, num_nodes)

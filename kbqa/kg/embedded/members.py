@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, concatenated, fitting_ranges, spread
 from kbqa.kg.forms import check_members, resolved_name
 from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED
@@ -73,7 +72,7 @@ class FormIndex:
         self._written = lru_cache(_KEPT)(lambda node, as_: written_value(index.id_at(node), as_))
         self.holders = lru_cache(_KEPT_SETS)(partial(_holders, index))
         self.written_as = lru_cache(_KEPT_SETS)(partial(_judged, index))
-        self._types = index.links_named(*TYPE_RELATIONS)
+        self._types = index.type_links
         # A form is expanded step by step, so its parts were evaluated just before.
         self._kept: LRUCache[tuple[Expression, tuple[str, ...]], NodeSet] = LRUCache(_KEPT_SETS)
         self._lock = threading.Lock()

@@ -19,6 +19,8 @@ TYPE_RELATIONS = frozenset(
         "type.object.type",
     }
 )
+# What such a relation is called in a delimited file, without blanks and punctuation.
+_TYPE_NAMES = frozenset({"type", "isa", "instanceof", "rdftype"})
 # Relations that give an entity's name.
 LABEL_RELATIONS = frozenset(
     {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
@@ -33,6 +35,7 @@ TEXT = re.compile(r'".*"(?:@([A-Za-z0-9-]+))?', re.DOTALL)  # a literal without 
 # labels, and by other relations; the rank of a name's language is added.
 FIRST_NAME, ALIAS, FURTHER_NAME = 1, 50, 51
 
+_NO_WORD = re.compile(r"[\W_]+")
 _TAG = re.compile(r'".*"@([A-Za-z0-9-]+)', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
@@ -45,6 +48,7 @@ class NamingRules:
     Attributes:
         languages: of names, the preferred one first.
         type_relations: further relations that give an entity's type.
+        of_names: whether ids are names from a delimited file.
         declared: relations that are kinds of rdfs:label, with those of SKOS.
         texts: relation that is only called a name → number of its values that are texts, and of their
             distinct texts.
@@ -52,6 +56,7 @@ class NamingRules:
 
     languages: tuple[str, ...] = DEFAULT_LANGUAGES
     type_relations: tuple[str, ...] = ()
+    of_names: bool = False
     declared: frozenset[str] = SKOS_LABELS
     texts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -68,8 +73,18 @@ class NamingRules:
             return None
         texts = {id_: (total, distinct) for id_, (total, distinct) in fields["texts"].items()}
         return cls(
-            tuple(fields["languages"]), tuple(fields["type_relations"]), frozenset(fields["declared"]), texts
+            tuple(fields["languages"]),
+            tuple(fields["type_relations"]),
+            fields.get("of_names", False),  # older indices recognise no types
+            frozenset(fields["declared"]),
+            texts,
         )
+
+    def states_type(self, relation: str) -> bool:
+        """Whether a relation gives an entity's type, such as `is a` in a delimited file."""
+        if relation in TYPE_RELATIONS or relation in self.type_relations:
+            return True
+        return self.of_names and _NO_WORD.sub("", relation).casefold() in _TYPE_NAMES
 
     def is_called_a_name(self, relation: str) -> bool:
         """Whether `texts` decides if a relation gives names."""

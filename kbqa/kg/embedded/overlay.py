@@ -20,7 +20,6 @@ from kbqa.kg.embedded.names import (
     LABEL_RELATIONS,
     SKOS_LABELS,
     SUBPROPERTY,
-    TYPE_RELATIONS,
     NamingRules,
     literal_value,
     shown_first,
@@ -139,7 +138,7 @@ class _Builder:
             into,
             frozenset({*changes.names, *changes.new, *gone}),
             dict(sorted(kept.items())),
-            self._types(nodes, relations, into, added, removed),
+            self._types(kept, into, added, removed),
             self._base.triples + len(self._inserted) - len(self._deleted),
             self._base.entities + self._num_entities(changes.new) - self._num_entities(gone),
         )
@@ -349,17 +348,11 @@ class _Builder:
         return sorted(added), sorted(removed)
 
     def _types(
-        self,
-        nodes: ChangedTerms,
-        relations: ChangedTerms,
-        into: ChangedSide,
-        added: list[Edge],
-        removed: list[Edge],
+        self, relations: Mapping[Number, Item], into: ChangedSide, added: list[Edge], removed: list[Edge]
     ) -> list[Number]:
-        ids = TYPE_RELATIONS.union(self._rules.type_relations)
-        links = {number for id_ in ids if (number := relations.number(id_)) is not None}
+        links = {number for number, item in relations.items() if self._rules.states_type(item.id)}
         affected = {tail for _, link, tail in (*added, *removed) if link in links}
-        gone = {link for id_ in ids if (link := self._links.number(id_)) is not None} - links
+        gone = {link for link, item in self._base.links() if self._rules.states_type(item.id)} - links
         affected.update(tail for _, link, tail in removed if link in gone)
         kept = [number for number in self._base.type_numbers() if number not in affected]
         there = [tail for tail in affected if not links.isdisjoint(into.relations_of(tail))]

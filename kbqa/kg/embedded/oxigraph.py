@@ -29,7 +29,7 @@ from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import IndexBuilder
 from kbqa.kg.embedded.mapped_names import MappedNames, write_names
-from kbqa.kg.embedded.names import ALIAS, FIRST_NAME, LABEL_RELATIONS, NamingRules
+from kbqa.kg.embedded.names import ALIAS, FIRST_NAME, LABEL_RELATIONS
 from kbqa.kg.embedded.vocabulary import Vocabulary, naming_relations, texts, vocabulary
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.linking.linker import EntityLinker
@@ -75,7 +75,6 @@ class OxigraphStore(Adjacency):
     ) -> None:
         self._index = directory / INDEX
         super().__init__(self._index)
-        self.rules = NamingRules.read(directory / INDEX)
         self._directory, self._version, self._named = directory / STORE, version, named
         self._subgraphs = Subgraphs(directory / SUBGRAPHS)
         self._linker: EntityLinker | None = None

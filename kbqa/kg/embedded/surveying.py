@@ -10,7 +10,7 @@ import numpy as np
 
 from kbqa.kg.actions import Item
 from kbqa.kg.embedded.members import FormIndex, Mask
-from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, relations_among, spread
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Survey
 from kbqa.kg.values import most_frequent
@@ -28,7 +28,7 @@ class Surveyor:
 
     def __init__(self, index: Adjacency, forms: FormIndex) -> None:
         self._index, self._forms = index, forms
-        self._types = set(index.links_named(*TYPE_RELATIONS))
+        self._types = set(index.type_links)
         self._names = set(index.links_named(*LABEL_RELATIONS))
 
     def survey(self, form: Expression, topics: Sequence[str], *, returning: bool) -> Survey:

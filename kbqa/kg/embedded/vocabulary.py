@@ -5,7 +5,7 @@ A part of the schema is
 - a relation, or what the graph declares as a property or class in RDF Schema or OWL. In an ontology
   whose classes have no instances, the classes are what it is about, and no part of the schema;
 - a class without facts of its own: the graph only names and describes it in RDF Schema, OWL or SKOS,
-  and lists its instances.
+  and lists its instances. In a delimited file, it has no type either.
 
 Any other class is also an ordinary entity, such as the piano in Wikidata.
 """
@@ -66,7 +66,7 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
         named: whether ids are names from a delimited file; a relation and an entity may then share one.
     """
     outward, inward = index.sides
-    types = index.links_named(*TYPE_RELATIONS)
+    types = index.type_links
     among_classes = index.links_named(*_AMONG_CLASSES)
     among_properties = index.links_named(*_AMONG_PROPERTIES)
     to_classes = index.links_named(*_TO_CLASSES)
@@ -87,11 +87,12 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
 
     describing = {*types, *index.links_named(*LABEL_RELATIONS)}
     describing.update(link for link, relation in index.links() if relation.id.startswith(_LANGUAGES))
+    # In a delimited file, `is a` also says that a cat is an animal; the cat is then no mere class.
+    said = describing.difference(types) if named else describing
     pure = {
         node
         for node in used
-        if describing.issuperset(outward.relations_of(node))
-        and describing.issuperset(inward.relations_of(node))
+        if said.issuperset(outward.relations_of(node)) and describing.issuperset(inward.relations_of(node))
     }
     schema = {index.id_at(node) for node in properties | declared | pure}
     if not named:

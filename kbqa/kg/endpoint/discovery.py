@@ -6,9 +6,14 @@ import json
 from collections.abc import Iterator
 
 from kbqa.errors import ConfigurationError, QueryError
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.endpoint.client import EndpointClient
-from kbqa.kg.endpoint.record import LABEL_PROPERTIES, RDFS_LABEL, Endpoint, ServerKind, is_iri
+from kbqa.kg.endpoint.record import (
+    LABEL_PROPERTIES,
+    RDFS_LABEL,
+    TYPE_PROPERTIES,
+    Endpoint,
+    ServerKind,
+)
 from kbqa.kg.endpoint.results import ROWS, read_result, readable
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.namespaces import Namespaces
@@ -18,7 +23,7 @@ from kbqa.kg.sparql.prefixes import PREFIXES
 _SAMPLE = "SELECT ?s ?p ?o WHERE { ?s ?p ?o } LIMIT 1000"
 # The first triples of a large graph may be few things; these relations show of which kind it is.
 _TELLING = (
-    *filter(is_iri, sorted(TYPE_RELATIONS)),
+    *TYPE_PROPERTIES,
     f"{PREFIXES['dbo']}wikiPageID",
     f"{PREFIXES['dbo']}abstract",
 )

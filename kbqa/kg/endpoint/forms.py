@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.endpoint.lookups import item_of, node_terms, places, union
 from kbqa.kg.endpoint.reader import EndpointReader
-from kbqa.kg.endpoint.record import is_iri
+from kbqa.kg.endpoint.record import TYPE_PROPERTIES
 from kbqa.kg.endpoint.results import Binding, id_of
 from kbqa.kg.forms import NameTable, check_members, leaves
 from kbqa.kg.naming import entity_iri
@@ -26,7 +25,6 @@ _OUT, _IN = "out", "in"
 _ENDS = "least", "greatest"
 _TEXT = f"{XSD}string"
 _TYPE = "BIND(STR(DATATYPE(?value)) AS ?type)"
-_TYPES = frozenset(id_ for id_ in TYPE_RELATIONS if is_iri(id_))
 
 
 class _Values(NamedTuple):
@@ -147,7 +145,7 @@ class FormQueries:
         A part has no name, or one triple alone leads to it.
         """
         found = self._values(members, "?member", "p")
-        further = [item.id for item in out if (item.id,) not in found and item.id not in _TYPES]
+        further = [item.id for item in out if (item.id,) not in found and item.id not in TYPE_PROPERTIES]
         if further:
             properties = " ".join(f"<{label}>" for label in self.labels)
             named = f"{members} ?member ?p ?middle . ?middle ?name ?text VALUES ?name {{ {properties} }} "
@@ -213,7 +211,7 @@ class FormQueries:
         members = self._some_of(form, returning=not apart, apart=apart)
         away = {node: " ".join(away_from(node, self._terms_of(apart))) for node in ("?member", "?middle")}
         names = f"({', '.join(f'<{label}>' for label in self.labels)})"
-        passed_over = f"({', '.join(f'<{id_}>' for id_ in sorted({*_TYPES, *self.labels}))})"
+        passed_over = f"({', '.join(f'<{id_}>' for id_ in sorted({*TYPE_PROPERTIES, *self.labels}))})"
         branches = []
         for before, there in places("?there", self._terms(Entity(topic))):
             start = f"{before}{members}"

@@ -16,9 +16,9 @@ import pyoxigraph as ox
 
 from kbqa.kg import languages
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS
 from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
-from kbqa.kg.endpoint.record import Endpoint, is_iri
+from kbqa.kg.endpoint.record import TYPE_PROPERTIES, Endpoint, is_iri
 from kbqa.kg.endpoint.results import BLANK_IRI, Binding, id_of
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -132,7 +132,7 @@ def occurs(terms: Iterable[str], *, as_relation: bool = False) -> str:
 
 def type_pattern() -> str:
     """A pattern for all types, as ?x."""
-    relations = sorted(f"<{iri}>" for iri in TYPE_RELATIONS if is_iri(iri))
+    relations = (f"<{iri}>" for iri in TYPE_PROPERTIES)
     return f"VALUES ?type {{ {' '.join(relations)} }} ?entity ?type ?x"
 
 
@@ -218,7 +218,7 @@ def parts_of_schema(terms: Iterable[str]) -> str:
     `class` for what has instances.
     """
     nodes = f"VALUES ?x {{ {' '.join(terms)} }}"
-    types = "|".join(f"<{id_}>" for id_ in sorted(TYPE_RELATIONS) if is_iri(id_))
+    types = "|".join(f"<{id_}>" for id_ in TYPE_PROPERTIES)
     properties, classes = (
         f"?x {types} ?type FILTER(?type IN ({', '.join(f'<{id_}>' for id_ in kinds)}))"
         for kinds in (PROPERTY_KINDS, CLASS_KINDS)

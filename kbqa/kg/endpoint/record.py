@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from kbqa.errors import ConfigurationError
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
 
 RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -150,3 +151,7 @@ class Endpoint:
 def is_iri(text: str) -> bool:
     """Whether it is an absolute IRI that SPARQL can write."""
     return _IRI.fullmatch(text) is not None
+
+
+TYPE_PROPERTIES = tuple(sorted(filter(is_iri, TYPE_RELATIONS)))
+"""Properties that give an entity's type."""

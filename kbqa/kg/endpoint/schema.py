@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kbqa.errors import QueryError
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
 from kbqa.kg.endpoint.lookups import type_pattern
-from kbqa.kg.endpoint.record import is_iri
+from kbqa.kg.endpoint.record import TYPE_PROPERTIES
 from kbqa.kg.sparql.prefixes import PREFIXES
 
 logger = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ class SchemaListing:
 def _declared(what: str) -> str:
     """A pattern for what the graph declares as a property or class, as ?x."""
     kinds = " ".join(f"<{iri}>" for iri in (*_KINDS[what], PREFIXES["ns"] + _FREEBASE_KINDS[what]))
-    types = " ".join(f"<{iri}>" for iri in sorted(TYPE_RELATIONS) if is_iri(iri))
+    types = " ".join(f"<{iri}>" for iri in TYPE_PROPERTIES)
     declared = f"VALUES ?kind {{ {kinds} }} VALUES ?type {{ {types} }} ?x ?type ?kind"
     if what == TYPES:
         return declared

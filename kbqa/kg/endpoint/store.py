@@ -23,7 +23,7 @@ from kbqa.kg.endpoint.forms import FormQueries
 from kbqa.kg.endpoint.names import MAX_NODES, EndpointNames
 from kbqa.kg.endpoint.paths import EndpointPath, PathHop
 from kbqa.kg.endpoint.reader import EndpointReader, RecentAnswers, by_label
-from kbqa.kg.endpoint.record import Endpoint
+from kbqa.kg.endpoint.record import TYPE_PROPERTIES, Endpoint
 from kbqa.kg.endpoint.results import (
     GRAPH,
     ROWS,
@@ -266,6 +266,10 @@ class EndpointStore:
 
     def relations(self) -> Sequence[Item]:
         return self._schema.get(RELATIONS, self._every_id, self._known)
+
+    @property
+    def type_relations(self) -> Sequence[str]:
+        return TYPE_PROPERTIES
 
     def types(self) -> Sequence[Item]:
         return self._schema.get(TYPES, self._every_id, self._known)

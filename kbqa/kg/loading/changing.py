@@ -143,13 +143,13 @@ def write_anew(
     kept = np.ones(base.triples, bool)
     kept[[edge for triple in difference.deleted if (edge := base.edge(*triple)) is not None]] = False
     added = "".join(sorted(lines_of(difference.inserted, base))).encode()
-    rules = base.rules
     write_graph(
         directory,
         chain(facts_of(base, kept), map(Fact, ox.parse(added, format=ox.RdfFormat.N_TRIPLES))),
         (label for _, label in labels_of(base, before / STORE)),
         named=base.of_names,
-        **({} if rules is None else {"type_relations": rules.type_relations, "languages": rules.languages}),
+        type_relations=base.rules.type_relations,
+        languages=base.rules.languages,
     )
     version = hashlib.sha256(json.dumps([LAYOUT, "anew", changed]).encode()).hexdigest()[:12]
     opened = OxigraphStore(directory, version=version, named=base.of_names)

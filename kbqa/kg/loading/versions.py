@@ -129,6 +129,8 @@ def write_version(
     if num_triples == 0:
         raise GraphLoadError(source.files[0], "the file holds no triples")
     opened = OxigraphStore(directory, version="", named=named)
+    if named and opened.type_relations:
+        content += f" {opened.type_relations}"  # earlier versions of kbqa did not recognise them
     namespaces = Namespaces() if named else naming.namespaces(_some_iris(opened))
     if namespaces:
         content += f" {namespaces.declared}"

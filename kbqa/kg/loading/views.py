@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kbqa.errors import ConfigurationError
-from kbqa.kg.embedded.names import LABEL_RELATIONS, SKOS_LABELS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, SKOS_LABELS
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.loading.facts import Fact, Label
 from kbqa.kg.loading.stored import Mask, Numbers, PlacedColumns, columns_of, facts_of, labels_of
@@ -77,9 +77,8 @@ class ViewFacts:
         self._store, self._out = store, store.sides[0]
         self._shown, self._below = shown, below
         self._links = {item.id: number for number, item in enumerate(store.relations())}
-        self.type_relations = tuple(
-            store.relations()[link].id for link in self._relations(limits.type_relations)
-        )
+        further = (store.relations()[link].id for link in self._relations(limits.type_relations))
+        self.type_relations = tuple(dict.fromkeys((*store.rules.type_relations, *further)))
         kept = np.ones(store.triples, bool)
         for chosen in self._tests(limits):
             kept &= np.concatenate([chosen(columns) for columns in columns_of(self._store)] or [kept])
@@ -119,7 +118,7 @@ class ViewFacts:
     def _of_types(self, names: Sequence[str]) -> Callable[[PlacedColumns], Mask]:
         ids = [self._found("type", name, self._shown.resolve_entity) for name in names]
         types = self._store.numbers(self._below([id_ for some in ids for id_ in some]))
-        named = {*TYPE_RELATIONS, *self.type_relations}
+        named = {*self._store.type_relations, *self.type_relations}
         links = [number for id_, number in self._links.items() if id_ in named]
         is_known = np.zeros(self._store.num_nodes, bool)
         for kind in types.tolist():

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.naming import ENTITY_NAMESPACE
 from kbqa.kg.store import GraphStore
 
@@ -30,7 +29,7 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
     if not nameless:
         return None
     asked = nameless[:_ASKED]
-    to_types = [item.id for item in store.items(sorted(TYPE_RELATIONS)).values()]
+    to_types = [item.id for item in store.items(store.type_relations).values()]
     types = store.tail_entities(asked, to_types, limit=_RELATIONS).items
     relations = store.tail_relations(asked, limit=_RELATIONS + len(to_types)).items
     further = [item for item in relations if item.id not in to_types]

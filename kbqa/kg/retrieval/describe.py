@@ -8,7 +8,6 @@ from typing import Any
 from kbqa.kg.actions import DESCRIBE, ActionResult, ErrorKind, Item, Success
 from kbqa.kg.arguments import ENTITY
 from kbqa.kg.descriptions import DESCRIPTION_RELATIONS, description_of
-from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.handlers import Surroundings, paging, resolved_entities
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore, Page
@@ -47,8 +46,8 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
     """
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
-    types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
-    apart = store.items((*_NAME_RELATIONS, *DESCRIPTION_RELATIONS, *sorted(TYPE_RELATIONS)))
+    types = store.tail_entities([entity], store.type_relations, limit=_MAX_NAMES).items
+    apart = store.items((*_NAME_RELATIONS, *DESCRIPTION_RELATIONS, *store.type_relations))
     told = {item.id for item in apart.values()}
     most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
     tail = store.tail_relations([entity], limit=most)

@@ -32,7 +32,7 @@ from typing import Any
 from kbqa.kg.actions import Item
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.compound_values import is_nameless
-from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, NAMING, TYPING, Hop, hops_of, steps
+from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, NAMING, Hop, hops_of, steps
 from kbqa.kg.retrieval.missing import missing_beside, missing_elsewhere
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, GraphStore, Survey
 from kbqa.kg.values import literal_value
@@ -186,15 +186,17 @@ class Expansions:
         """
         if self._are_nameless(self.store.items(source.nodes[:_LOOKED_AT]).values()):
             return
+        types = set(self.store.type_relations)
         for join in self.joins(source):
-            if self._leads(TYPING, join.path[0]):
+            if join.path[0][0].id in types:
                 continue
             walk = self.store.follow(join.nodes, steps(join.path), limit=_LOOKED_AT)
             if not self._are_nameless(walk.ends.items):
                 continue
             for relation, inverse in hops_of(walk):
                 form = Join(Relation(relation.id, inverse=not inverse), join.form)
-                if not self._leads(NAMING | TYPING, (relation, inverse)) and not self._turns_back(form):
+                passed_over = relation.id in types or self.store.relation_term(relation.id) in NAMING
+                if not passed_over and not self._turns_back(form):
                     yield replace(join, form=form, path=(*join.path, (relation, inverse)))
 
     def missing(self, source: Source, asked: Sequence[Item], lacking: Iterable[str]) -> Iterator[Expansion]:
@@ -251,10 +253,6 @@ class Expansions:
         """What the graph calls a topic; its id if the graph does not know it."""
         found = self.store.items(self.store.resolve_entity(topic))
         return next(iter(found.values())).label if found else topic
-
-    def _leads(self, relations: Collection[str], hop: Hop) -> bool:
-        """Whether a hop is along one of some relations, which are SPARQL terms."""
-        return self.store.relation_term(hop[0].id) in relations
 
     def _are_nameless(self, items: Collection[Item]) -> bool:
         return bool(items) and all(is_nameless(self.store, item) for item in items)

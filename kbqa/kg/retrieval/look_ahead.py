@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.store import GraphStore, PathStep, Survey, Walk
@@ -22,8 +22,6 @@ MAX_FOLLOWED = 20
 """Nodes from which a join is followed."""
 NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 """Relations that give names, as SPARQL terms."""
-TYPING = frozenset(f"<{iri}>" for iri in TYPE_RELATIONS)
-"""Relations that lead to classes, as SPARQL terms."""
 
 
 def behind(store: GraphStore, nodes: Sequence[str], path: Sequence[Hop]) -> list[Hop]:

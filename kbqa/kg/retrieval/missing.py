@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item
-from kbqa.kg.retrieval.look_ahead import NAMING, TYPING, Hop, hops_of
+from kbqa.kg.retrieval.look_ahead import NAMING, Hop, hops_of
 from kbqa.kg.store import GraphStore, PathStep, Survey
 
 _NODES = 20  # of which others like them are looked for
@@ -63,7 +63,8 @@ def missing_elsewhere(store: GraphStore, asked: Sequence[Item], survey: Survey) 
     Raises:
         QueryError, GraphUnavailableError: as `GraphStore.follow`.
     """
-    known = {hop for hop in hops_of(survey) if store.relation_term(hop[0].id) not in TYPING}
+    types = set(store.type_relations)
+    known = {hop for hop in hops_of(survey) if hop[0].id not in types}
     names = {relation.id for relation, _ in known}
     if any(relation.id in names for relation in asked):
         return

@@ -48,6 +48,13 @@ def test_dated_facts_of_ids_are_loaded(in_process, write):
     assert out.startswith("loaded events: 2 triples, 2 entities, version ")
 
 
+def test_what_states_types_is_recognised_and_said(in_process, write):
+    lines = ["Heat|is a|film", "Ali|is a|film", *(f"p{n}|is a|kind {n}" for n in range(6))]
+    code, out, err = in_process("kg", "load", "films", write("films", "\n".join(lines) + "\n"))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == ['types, by "is a": film, kind 0, kind 1, kind 2, kind 3, and 2 more']
+
+
 def test_bad_lines_are_listed_reported_or_skipped(in_process, write, tmp_path):
     file = write("bad.txt", "a\tb\tc\na\tb\n\tb\tc\nd\te\tf\n")
     report = tmp_path / "report.txt"

@@ -351,6 +351,7 @@ def test_the_schema_is_listed(store):
         *map(e, ("in", "population", "note", "knows", "on", "size", "links")),
     }
     assert store.types() == [Item(e("City"), e("City"))]
+    assert "http://www.w3.org/1999/02/22-rdf-syntax-ns#type" in store.type_relations
 
 
 def test_some_nodes_that_have_a_relation(store):

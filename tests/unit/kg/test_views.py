@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
-from kbqa.kg.actions import Action, Success
+from kbqa.kg.actions import Action, Item, Success
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import GraphSource
 from kbqa.kg.loading.views import ViewLimits
@@ -85,6 +85,18 @@ def test_values_belong_to_the_entities_of_the_types(catalog):
     assert relations == {"knows", "type.object.type", f"{SECRET} illness"}, "a disease has no facts: a value"
     tails = catalog.get("people@ill").tail_entities(["Ann 1", "Ann 2"], ["lives in"], limit=9).items
     assert tails == (), "cities and clinics are entities of other types"
+
+
+def test_a_view_knows_the_type_relations_of_its_graph(tmp_path):
+    path = tmp_path / "films.txt"
+    path.write_text("Heat|kind|film\nHeat|by|Mann\nMann|kind|person\nMann|by|Heat\n")
+    catalog = GraphCatalog(tmp_path / "home")
+    catalog.load("films", GraphSource([path], type_relations=("kind",)))
+    catalog.make_view("films", "only", ViewLimits(types=("film",)))
+    view = catalog.get("films@only")
+    assert (view.type_relations, view.types()) == (("kind",), [Item("film", "film")])
+    assert rows(view) == {("Heat", "kind", "film")}
+    catalog.close()
 
 
 def test_a_view_of_rdf_keeps_names_and_no_descriptions(tmp_path):

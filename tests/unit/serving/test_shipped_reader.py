@@ -40,10 +40,10 @@ def version():
 
 @pytest.fixture(scope="module")
 def ask(version, tmp_path_factory):
-    """`ask(question, topic)`: its episode on the graph that the README writes."""
+    """`ask(question, *topics)`: its episode on the graph that the README writes."""
     home = tmp_path_factory.mktemp("home")
     lines = re.findall(r"'([^'|]+\|[^'|]+\|[^'|]+)'", README.read_text(encoding="utf-8"))
-    assert len(lines) == 4
+    assert len(lines) == 6
     (home / "films.txt").write_text("".join(f"{line}\n" for line in lines))
     codec = TokenizerCodec.load(version.path)
     with closing(GraphCatalog(home)) as graphs, closing(hosted(version, codec)) as engine:
@@ -51,8 +51,8 @@ def ask(version, tmp_path_factory):
         recipe = recipe_from(version.recipe(), "recipe.json")
         player = Players.of(recipe, engine.policy, codec).player(LocalGraphTools(graphs), 0)
 
-        def ask(text: str, topic: str):
-            return answering_rollout(player, Question("q", text, (), (topic,), "films"), 0.0)
+        def ask(text: str, *topics: str):
+            return answering_rollout(player, Question("q", text, (), topics, "films"), 0.0)
 
         yield ask
 
@@ -83,6 +83,12 @@ def test_it_is_complete_and_of_a_few_megabytes(version):
 def test_it_answers_on_a_graph_that_was_just_written(version, ask, question, topic, answer):
     run = ask(question, topic)
     assert set(run.answers) == ({answer} if isinstance(answer, str) else answer)
+    assert sure(version, run) > 0.5
+
+
+def test_it_counts_what_a_delimited_file_says_to_be_of_a_type(version, ask):
+    run = ask("how many films are there ?")
+    assert (run.answers, run.search.presence > 0.5) == (("2",), True)
     assert sure(version, run) > 0.5
 
 

@@ -14,6 +14,7 @@ from kbqa.kg.embedded.oxigraph import OxigraphStore, write_graph
 from kbqa.kg.loading.facts import Fact
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import PathStep
+from kbqa.logical_forms.algebra import Class
 from kbqa.logical_forms.s_expression import parse_s_expression as parse
 
 SEEDS, MORE_SEEDS = 6, 100
@@ -143,3 +144,14 @@ def test_a_changed_graph_equals_the_graph_loaded_from_the_changed_file(tmp_path,
         assert_equal(changed, loaded, ids, [*ENTITY_LINKS, *VALUE_LINKS, *LABELS, TYPE])
     if seed == 0:
         assert overlaid
+
+
+def test_in_a_graph_of_names_a_change_may_be_the_first_to_say_what_things_are(tmp_path):
+    triples, more = [("Heat", "by", "Mann")], [("Heat", "is a", "film"), ("Ali", "is a", "film")]
+    base, loaded = OxigraphStore.from_triples(triples), OxigraphStore.from_triples(triples + more)
+    difference = Difference(frozenset(more), frozenset())
+    changed = ChangedStore(tmp_path, base, difference, version="v+1", queries=NO_QUERIES)
+    assert changed.type_relations == loaded.type_relations == ("is a",)
+    assert list(changed.types()) == list(loaded.types())
+    assert changed.vocabulary == loaded.vocabulary
+    assert changed.members(Class("film"), limit=9) == loaded.members(Class("film"), limit=9)

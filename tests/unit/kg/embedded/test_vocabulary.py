@@ -91,6 +91,17 @@ def test_in_a_delimited_file_an_entity_may_be_called_like_a_relation():
     assert [m.id for m in store.link("Which film has the tag director?")] == ["director"]
 
 
+def test_in_a_delimited_file_a_class_is_an_entity_if_more_is_said_of_it():
+    store = OxigraphStore.from_triples(
+        [
+            *(("Tom", "is a", "cat"), ("Ann", "is a", "baker"), ("Ann", "owns", "Tom")),
+            *(("cat", "is a", "animal"), ("Rex", "is a", "dog"), ("dog", "eats", "meat")),
+        ]
+    )
+    schema, classes = store.vocabulary
+    assert (schema, classes) == ({"baker", "animal"}, {"cat", "dog"})
+
+
 NAMED = """
 :ann foaf:name "Ann Brant"@en , "Anne Brant"@fr ; :title "Manager" . :bob foaf:name "Bob" ; :title "Manager" .
 :cyd :title "Manager" . :dee :name "Dee" ; rdfs:label "Dr. Dee" ; skos:altLabel "The Doctor" .

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from kbqa.errors import GraphLoadError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.forms import NameTable
 from kbqa.kg.loading.facts import Calendar, TimeUnit
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.rejected import RejectedLines
+from kbqa.logical_forms.algebra import Class
 
 PREFIXES = """
     PREFIX e: <urn:kbqa:e:> PREFIX r: <urn:kbqa:r:> PREFIX k: <urn:kbqa:>
@@ -82,10 +84,34 @@ def test_labels_of_a_file_go_before_those_of_the_graph(load):
     assert store.resolve_entity("not a label") == ()
 
 
-def test_type_relations_are_named(load):
-    graph = "a|is a|film\na|starred|b\nb|is a|person\n"
-    assert load(graph).types() == []
-    assert [item.id for item in load(graph, type_relations=("is a",)).types()] == ["film", "person"]
+@pytest.mark.parametrize("name", ["type", "is a", "isA", "Instance_Of", "rdf:type"])
+def test_in_delimited_files_type_relations_are_recognised(load, name):
+    store = load(f"a|{name}|film\na|starred|b\nb|{name}|person\nc|{name}|film\n")
+    assert store.type_relations == (name,)
+    assert [item.id for item in store.types()] == ["film", "person"]
+    assert [item.id for item in store.members(Class("film"), limit=9).items] == ["a", "c"]
+    asked = f"SELECT ?x {{ ?x {NameTable(store).type_path()} e:film }} ORDER BY ?x"
+    assert rows(store, asked) == [("urn:kbqa:e:a",), ("urn:kbqa:e:c",)]
+    kinds = store.survey(Class("film"), (), returning=False).classes
+    assert [(kind.id, count) for kind, count in kinds] == [("film", 2)]
+
+
+def test_further_type_relations_are_named(load):
+    graph = "a|kind|film\na|starred|b\nb|kind|person\na|typed by|c\n"
+    assert (load(graph).type_relations, load(graph).types()) == ((), [])
+    store = load(graph, type_relations=("kind",))
+    assert store.type_relations == ("kind",)
+    assert [item.id for item in store.types()] == ["film", "person"]
+    assert [item.id for item in store.members(Class("film"), limit=9).items] == ["a"]
+
+
+def test_in_rdf_no_type_relation_is_recognised_by_its_name(load):
+    store = load("<http://e/a> <http://e/type> <http://e/b> .\n<http://e/a> <e:type> <http://e/c> .\n")
+    assert (store.type_relations, store.types()) == ((), [])
+
+
+def test_a_graph_whose_types_an_earlier_version_did_not_recognise_is_loaded_again(load):
+    assert load("a|is a|film\n").version != load("a|is b|film\n").version
 
 
 def test_dated_facts_carry_all_their_times_and_are_statements(load):
