@@ -203,7 +203,7 @@ class AnswerResponse(BaseModel):
         answers: answers of all runs, those of most runs first.
         candidates: what the policy would have answered if it had been sure enough; the status is then
             `no_answer`.
-        reason: why the candidates are not given as answers.
+        reason: why the candidates are not given as answers, or why there are none; None if nobody knows.
         confidence: probability that the first run's answers are right; absent if there are none, or if it was
             not measured how sure the policy's answers are.
         presence: probability, in the policy's view, that the graph has the fact at all; absent if it did not

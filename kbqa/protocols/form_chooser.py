@@ -269,8 +269,7 @@ class FormDialogue(Dialogue):
         most = MOST_OPTIONS - 2 - len(missing)
         options = [self._option(one, len(values) > 1) for one in expansions[:most]]
         self._options = dict(enumerate(options, start=1))
-        # Where there is nothing to choose from, nothing can be declined.
-        lacks = [self._option(one) for one in missing if options]
+        lacks = map(self._option, missing)
         self._missing = {
             number: replace(option, tags=MISSING + option.tags)
             for number, option in enumerate(lacks, start=1 + len(options))

@@ -63,16 +63,23 @@ def presence_of(run: Trajectory, calibration: Calibration | None) -> float | Non
 def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:
     """A document whose answers are only candidates if its policy is not sure enough of them.
 
+    If there are none, and the policy has said what the graph lacks, the document says so, too.
+
     Args:
         min_confidence: see `is_withheld`.
     """
     confidence, presence = document.confidence, document.presence
+    declined = [
+        turn.thought for run in document.runs[:1] for turn in run.trajectory if declines(turn.thought)
+    ]
+    lacks = [f"the graph seems to have no such fact{thought.removeprefix(DECLINED)}" for thought in declined]
+    if lacks and document.status == "no_answer":
+        return document.model_copy(update={"reason": lacks[0]})
     if confidence is None or not document.answers or not is_withheld(confidence, presence, min_confidence):
         return document
     reason = f"the policy is not sure enough ({confidence:g}; at least {min_confidence:g} is wanted)"
-    declined = [turn.thought for turn in document.runs[0].trajectory if declines(turn.thought)]
-    if declined:
-        reason = "the graph seems to have no such fact" + declined[0].removeprefix(DECLINED)
+    if lacks:
+        reason = lacks[0]
     elif confidence >= min_confidence:
         reason = f"the graph may not have such a fact ({presence:g}; at least {min_confidence:g} is wanted)"
     names_nothing = document.linking is not None and not document.linking.topic_entities

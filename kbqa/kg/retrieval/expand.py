@@ -42,10 +42,12 @@ from kbqa.kg.arguments import (
 from kbqa.kg.common_relations import asked_for
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
+from kbqa.kg.namespaces import local_name
 from kbqa.kg.retrieval.compound_values import is_nameless
+from kbqa.kg.retrieval.direction import asked_direction
 from kbqa.kg.retrieval.expansions import LARGEST, Expansion, Expansions, Operation, Source
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, number, read_expression, truth
-from kbqa.kg.retrieval.look_ahead import behind, fitting
+from kbqa.kg.retrieval.look_ahead import behind, fitting, hops_of
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
@@ -118,7 +120,7 @@ class _Expanding:
         for item, nodes, survey in known:
             of = survey.classes[0][0].label if named[item.label] > 1 and survey.classes else ""
             source = Source(self._topics[item.id], nodes, survey, item, of)
-            joins += self._joins(expansions, source)
+            joins += self._asked(item, self._joins(expansions, source))
             lacking += self._missing(expansions, source)
         found = [*joins, *expansions.starts()]
         if not found and unknown:
@@ -184,6 +186,25 @@ class _Expanding:
         if self._arguments.get("through", False) and not self._store.is_remote:
             yield from expansions.through(source)
 
+    def _asked(self, topic: Item, joins: Iterable[Expansion]) -> Iterator[Expansion]:
+        """The joins from a topic, without those against the direction that the question asks for.
+
+        If no join of a relation leads in that direction, the question has to say it more clearly.
+        """
+        listed = list(joins)
+        hops = {join.path[0] for join in listed if len(join.path) == 1}
+        for join in listed:
+            relation, inverse = join.path[0]
+            asked = None
+            if len(join.path) == 1:
+                asked = self._direction(topic, relation, strictly=(relation, not inverse) not in hops)
+            if asked in (None, inverse):
+                yield join
+
+    def _direction(self, topic: Item, relation: Item, *, strictly: bool) -> bool | None:
+        name = local_name(relation.label)
+        return asked_direction(self._question, topic.label, name, strictly=strictly)
+
     def _missing(self, expansions: Expansions, source: Source) -> Iterable[Expansion]:
         # Over a network, a query for each relation would take too long.
         if not self._arguments.get("missing", False) or self._store.is_remote:
@@ -196,7 +217,19 @@ class _Expanding:
             for relation in schema.saying[common]
         ]
         lacking = [common.name for common in asked_for(self._question, labels, schema.lacking)]
-        return expansions.missing(source, asked, lacking)
+        elsewhere = () if source.topic is None else self._elsewhere(source, source.topic)
+        return (*elsewhere, *expansions.missing(source, asked, lacking))
+
+    def _elsewhere(self, source: Source, topic: Item) -> Iterator[Expansion]:
+        """The joins that the question asks for, where the relation leads only the other way.
+
+        Nobody reports to Ann, but she reports to somebody.
+        """
+        hops = hops_of(source.survey)
+        for relation, inverse in hops:
+            turned = relation, not inverse
+            if turned not in hops and self._direction(topic, relation, strictly=True) is (not inverse):
+                yield source.expansion(turned, ())
 
     def _answer(
         self, page: Page, expansions: Sequence[Expansion] = (), lacking: Sequence[Expansion] = ()

@@ -184,6 +184,13 @@ def test_only_the_first_run_decides_what_is_missing(document):
     assert withheld(first, 0.9).reason == "the graph seems to have no such fact"
 
 
+def test_where_there_is_no_candidate_it_still_says_what_is_missing(document):
+    nothing = {"status": "no_answer", "answers": [], "confidence": None}
+    assert withheld(document.model_copy(update=nothing), 0.5).reason is None
+    first = document.model_copy(update={**nothing, "runs": document.runs[::-1]})
+    assert withheld(first, 0.5).reason == "the graph seems to have no such fact"
+
+
 @pytest.mark.parametrize(
     ("presence", "least", "status"), [(0.4, 0.4, "unsupported"), (0.4, 0.45, "no_answer")]
 )

@@ -30,6 +30,7 @@ from kbqa.serving.players import Players
 from kbqa.training.adapters import add_adapter
 from kbqa.trajectory import DECLINED, Question
 
+STAFF = [("Ann", "Helen"), ("Bob", "Helen"), ("Helen", "Diego")]
 README = Path(__file__).parents[3] / "README.md"
 
 
@@ -40,19 +41,23 @@ def version():
 
 @pytest.fixture(scope="module")
 def ask(version, tmp_path_factory):
-    """`ask(question, *topics)`: its episode on the graph that the README writes."""
+    """`ask(question, *topics)`: its episode on the graph that the README writes, or on another one."""
     home = tmp_path_factory.mktemp("home")
     lines = re.findall(r"'([^'|]+\|[^'|]+\|[^'|]+)'", README.read_text(encoding="utf-8"))
     assert len(lines) == 6
     (home / "films.txt").write_text("".join(f"{line}\n" for line in lines))
     codec = TokenizerCodec.load(version.path)
     with closing(GraphCatalog(home)) as graphs, closing(hosted(version, codec)) as engine:
+        (home / "staff.txt").write_text(
+            "Ann|reports to|Helen\nBob|reports to|Helen\nHelen|reports to|Diego\n"
+        )
         graphs.load("films", home / "films.txt")
+        graphs.load("staff", home / "staff.txt")
         recipe = recipe_from(version.recipe(), "recipe.json")
         player = Players.of(recipe, engine.policy, codec).player(LocalGraphTools(graphs), 0)
 
-        def ask(text: str, *topics: str):
-            return answering_rollout(player, Question("q", text, (), topics, "films"), 0.0)
+        def ask(text: str, *topics: str, kg: str = "films"):
+            return answering_rollout(player, Question("q", text, (), topics, kg), 0.0)
 
         yield ask
 
@@ -89,6 +94,16 @@ def test_it_answers_on_a_graph_that_was_just_written(version, ask, question, top
 def test_it_counts_what_a_delimited_file_says_to_be_of_a_type(version, ask):
     run = ask("how many films are there ?")
     assert (run.answers, run.search.presence > 0.5) == (("2",), True)
+    assert sure(version, run) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [("who reports to Helen ?", {"Ann", "Bob"}), ("who does Helen report to ?", {"Diego"})],
+)
+def test_it_tells_the_directions_of_a_relation_apart(version, ask, question, answers):
+    run = ask(question, "Helen", kg="staff")
+    assert set(run.answers) == answers
     assert sure(version, run) > 0.5
 
 

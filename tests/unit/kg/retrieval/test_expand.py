@@ -119,6 +119,25 @@ def test_a_join_that_only_undoes_the_one_before_is_not_listed():
     assert alone.id == "Ann"
 
 
+def test_of_a_relation_that_leads_both_ways_the_direction_that_is_asked_for_is_listed():
+    triples = [("Ann", "reports_to", "Bob"), ("Bob", "reports_to", "Cy"), ("Bob", "owns", "Rex")]
+    expand = expanding(FixedGraphs({"toy": OxigraphStore.from_triples(triples)}), "toy")
+    up, down, owns = "(JOIN (R reports_to) Bob)", "(JOIN reports_to Bob)", "(JOIN (R owns) Bob)"
+    for question, joins in {
+        "who reports to Bob ?": [down, owns],
+        "who does Bob report to ?": [up, owns],
+        "who is the boss of Bob ?": [down, up, owns],
+        "who is the owner of Bob ?": [down, up, owns],  # a noun, so that what he owns stays an option
+        "who owns Bob ?": [down, up],
+    }.items():
+        assert sorted(listed(expand(None, "Bob", question=question), "join")) == sorted(joins), question
+    [lacks] = expand(None, "Bob", question="who owns Bob ?", missing=True).details["missing"]
+    assert (lacks["path"], lacks["form"]) == (
+        [{"id": "owns", "label": "owns", "inverse": True}],
+        "(JOIN owns Bob)",
+    )
+
+
 def test_ways_lead_to_values_through_the_node_before(expand_here):
     result = expand_here(f"(JOIN (R {EX}minutes) {MANNS})", f"{EX}mann")
     assert [[tuple(map(short, fact)) for fact in way] for way in result.details["ways"]] == [
