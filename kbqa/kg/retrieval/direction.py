@@ -36,6 +36,20 @@ _ENDINGS = frozenset(
 )
 _AGENTS = ("er", "ers", "or", "ors")
 _PREPOSITIONS = frozenset(("to", "on", "in", "at", "for", "with", "from", "under", "into", "as"))
+# A border has no direction, although a fact about it names one country first.
+_SYMMETRIC = (
+    "border",
+    "marry",
+    "neighbour",
+    "neighbor",
+    "adjoin",
+    "connect",
+    "link",
+    "relate",
+    "meet",
+    "touch",
+    "equal",
+)
 _ARTICLES = frozenset(("the", "a", "an"))
 _BE = frozenset(("is", "are", "was", "were", "be", "been", "being"))
 _LEADING = _BE | {"has", "have"}
@@ -85,7 +99,7 @@ def asked_direction(question: str, topic: str, relation: str, *, strictly: bool 
         None if the question does not say it, or if it says both.
     """
     called = _read(words(relation).split())
-    if called is None or (strictly and (called.is_noun or called.is_participle)):
+    if called is None or called.is_symmetric or (strictly and (called.is_noun or called.is_participle)):
         return None
     said = f" {words(question)} ".replace(f" {words(topic)} ", f" {_TOPIC} ").split()
     found = {
@@ -112,6 +126,11 @@ class _Called(NamedTuple):
     @property
     def is_noun(self) -> bool:
         return self.voice in (_Voice.NOUN, _Voice.OF_NOUN)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether what its head is to its tail, its tail is to its head: `borders`, `works with`."""
+        return self.preposition == "with" or any(_same_root(self.root, word) for word in _SYMMETRIC)
 
     @property
     def is_participle(self) -> bool:

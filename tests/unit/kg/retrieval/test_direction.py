@@ -53,6 +53,11 @@ from kbqa.kg.retrieval.direction import asked_direction
         ("T was crushed", "T", "crushed", True),
         ("whom did T train", "T", "trained_under", None),
         ("is T crushed by", "T", "crushes", True),
+        # Both ways are meant.
+        ("who is Ann married to", "Ann", "married to", None),
+        ("which country borders T", "T", "borders", None),
+        ("which station is T connected to", "T", "connects_to", None),
+        ("who does T work with", "T", "works with", None),
         # Said of others than the topic, in both ways, or not at all.
         ("who reports to the boss of Ann", "Ann", "reports_to", None),
         ("who owns T and what does T own", "T", "owns", None),
