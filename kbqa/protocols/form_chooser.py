@@ -135,6 +135,12 @@ class _Option:
     words: str
     behind: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def absence(self) -> str:
+        """What a user reads if the graph lacks it."""
+        leads_back = "<inverse>" in self.tags
+        return f'nothing leads here by "{self.words}"' if leads_back else f'no "{self.words}" here'
+
 
 class FormDialogue(Dialogue):
     """An episode: the form so far, its members, and the forms that come next."""
@@ -170,7 +176,7 @@ class FormDialogue(Dialogue):
         lacks = None if number is None else self._missing.get(number)
         if lacks is not None or (number is not None and number == self._declining):
             self._may_decline = False
-            thought = DECLINED if lacks is None else f'{DECLINED}: no "{lacks.words}" here'
+            thought = DECLINED if lacks is None else f"{DECLINED}: {lacks.absence}"
             return Reply(thought, well_formed, (self._expand(self._form),))
         option = None if number is None else self._options.get(number)
         if option is None:

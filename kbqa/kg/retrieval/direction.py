@@ -6,7 +6,7 @@ relation says what its head and its tail are:
 
     active     reports to, cites, influenced    the head does it to the tail
     passive    influenced by, owner             the tail does it to the head
-    of-noun    parent of                        the head is one of the tail's
+    of-noun    parent of, owner of              the head is one of the tail's, or does it to the tail
     noun       capital                          the tail is one of the head's
 
 The question says what the topic T is, by what stands beside a word with the same root:
@@ -81,6 +81,8 @@ _INVERSE = {
     (_Voice.PASSIVE, _Role.UNDERGOES): False,
     (_Voice.OF_NOUN, _Role.HAS): True,
     (_Voice.OF_NOUN, _Role.IS): False,
+    (_Voice.OF_NOUN, _Role.DOES): False,
+    (_Voice.OF_NOUN, _Role.UNDERGOES): True,
     (_Voice.NOUN, _Role.HAS): False,
     (_Voice.NOUN, _Role.IS): True,
 }
@@ -167,7 +169,8 @@ def _roles(said: Sequence[str], place: int, called: _Called) -> Iterator[_Role]:
     # "The owner of T" owns it; if the relation is called by a noun, this may be another one.
     has, is_ = (_Role.HAS, _Role.IS) if called.is_noun else (_Role.UNDERGOES, _Role.DOES)
     is_noun = called.is_noun or is_agent
-    is_verb = not is_agent and _ARTICLES.isdisjoint(before[-1:])
+    is_the_noun = called.is_noun and word == called.root
+    is_verb = not is_agent and not is_the_noun and _ARTICLES.isdisjoint(before[-1:])
     if _is_at(after[bool(next_) :]):
         if next_ == "by":
             yield _Role.DOES

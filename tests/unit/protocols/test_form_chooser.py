@@ -341,6 +341,20 @@ def test_what_others_have_can_be_chosen_as_missing_and_says_why(tools):
     assert "<none>" not in again
 
 
+@pytest.mark.parametrize(
+    ("text", "topic", "lacks"),
+    [
+        ("who directed Michael Mann ?", "mann", 'no "directed by" here'),
+        ("what was directed by Heat ?", "heat", 'nothing leads here by "directed by"'),
+    ],
+)
+def test_a_relation_that_leads_only_the_other_way_is_missing_and_says_which_way(tools, text, topic, lacks):
+    dialogue = begun(tools, question(text, topic), may_decline=True, list_missing=True)
+    [number] = (n for n, option in dialogue._missing.items() if option.words == "directed by")
+    assert all("directed by" not in option.words for option in dialogue._options.values())
+    assert dialogue.reply(f"<{number}>").thought == f"none of these: {lacks}"
+
+
 def test_declining_is_possible_at_every_turn_that_has_options(tools):
     dialogue = begun(tools, question("who scored Heat", "heat"), may_decline=True)
     assert "<none> none of these" in choose(tools, dialogue, " directed by")

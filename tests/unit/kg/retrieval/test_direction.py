@@ -53,6 +53,12 @@ from kbqa.kg.retrieval.direction import asked_direction
         ("T was crushed", "T", "crushed", True),
         ("whom did T train", "T", "trained_under", None),
         ("is T crushed by", "T", "crushes", True),
+        ("who owns T", "T", "owner_of", True),
+        ("what does T own", "T", "owner of", False),
+        ("who is the owner of T", "T", "owner of", True),
+        ("who parents T", "T", "parent of", True),
+        ("who fathered T", "T", "father of", True),
+        ("people who have cousin T", "T", "cousin of", None),
         # Both ways are meant.
         ("who is Ann married to", "Ann", "married to", None),
         ("which country borders T", "T", "borders", None),
