@@ -51,6 +51,8 @@ _SYMMETRIC = (
     "equal",
 )
 _ARTICLES = frozenset(("the", "a", "an"))
+# Words that may follow an object: "who covers T and ...", but not "how many pages T has".
+_ENDING = _PREPOSITIONS | {"and", "or", "but", "by", "who", "whom", "whose", "that", "which", "when", "where"}
 _BE = frozenset(("is", "are", "was", "were", "be", "been", "being"))
 _LEADING = _BE | {"has", "have"}
 
@@ -171,12 +173,13 @@ def _roles(said: Sequence[str], place: int, called: _Called) -> Iterator[_Role]:
     is_noun = called.is_noun or is_agent
     is_the_noun = called.is_noun and word == called.root
     is_verb = not is_agent and not is_the_noun and _ARTICLES.isdisjoint(before[-1:])
-    if _is_at(after[bool(next_) :]):
+    further = _behind_topic(after[bool(next_) :])
+    if further is not None:
         if next_ == "by":
             yield _Role.DOES
         elif next_ == "of" and is_noun:
             yield has
-        elif next_ == called.preposition and is_verb:
+        elif next_ == called.preposition and is_verb and _ENDING.issuperset(further):
             yield _Role.UNDERGOES
     if before[-2:] == [_TOPIC, "s"]:
         if is_noun:
@@ -197,13 +200,16 @@ def _roles(said: Sequence[str], place: int, called: _Called) -> Iterator[_Role]:
         yield _Role.DOES
 
 
-def _is_at(after: Sequence[str]) -> bool:
-    """Whether the topic comes next, perhaps after an article, and nothing that belongs to it.
+def _behind_topic(after: Sequence[str]) -> Sequence[str] | None:
+    """The word behind the topic, if the topic comes next, perhaps after an article; empty if it is the last.
 
-    Those are "T's director" and "the T director".
+    Returns:
+        None if another word comes next, or something of the topic's: "T's director", "the T director".
     """
     rest = [word for word in after[:3] if word not in _ARTICLES]
-    return rest[:1] == [_TOPIC] and not any(word == "s" or word.endswith(_AGENTS) for word in rest[1:])
+    if rest[:1] != [_TOPIC] or any(word == "s" or word.endswith(_AGENTS) for word in rest[1:2]):
+        return None
+    return rest[1:2]
 
 
 def _same_root(one: str, other: str) -> bool:

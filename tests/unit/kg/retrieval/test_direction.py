@@ -92,6 +92,9 @@ def test_the_order_of_words_says_it(question, topic, relation, inverse):
         # What belongs to the topic is another node.
         ("films directed by the T director", "T", "directed by", None),
         ("who covers T's beat", "T", "covers", None),
+        ("tell me how many pages T has", "T", "pages", None),
+        ("which awards T won", "T", "awards", None),
+        ("who blocks T and who owns it", "T", "blocks", True),
     ],
 )
 def test_strictly_only_verbs_count(question, topic, relation, inverse):
