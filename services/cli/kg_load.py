@@ -63,8 +63,8 @@ def load(
         list[str] | None,
         typer.Option(
             "--type-relation",
-            help="Relation that states the type of an entity, besides those of RDF, Freebase and Wikidata "
-            "and, in separated files, those called type, is a or instance of. Repeatable.",
+            help="A further relation that states the type of an entity. Recognised without it: those of RDF, "
+            "Freebase and Wikidata; in separated files, type, is a and instance of. Repeatable.",
         ),
     ] = None,
     language: LabelLanguages = None,
@@ -140,7 +140,7 @@ def load(
 
 
 def _recognised_types(store: GraphStore) -> Iterator[str]:
-    """Which relations of a delimited file state types, and the first of these types."""
+    """A line that names the relations of a delimited file that state types, and the first types; or none."""
     if isinstance(store, OxigraphStore) and store.of_names and store.type_relations:
         types = [item.label for item in store.types()]
         more = [f"and {len(types) - _SHOWN} more"] if len(types) > _SHOWN else []

@@ -190,7 +190,7 @@ def _roles(said: Sequence[str], place: int, called: _Called) -> Iterator[_Role]:
         before.pop()
     if before[-1:] != [_TOPIC]:
         return
-    # "By whom was T cited" and "T was cited", but not "is T cited ...", which goes on.
+    # "T was cited" and "by whom was T cited", but not "is T cited years later".
     is_passive = len(before) < passed or ("by" in before and not _BE.isdisjoint(before[-2:]))
     if next_ == "by" or (is_passive and word.endswith("ed") and not called.preposition):
         yield _Role.UNDERGOES
