@@ -151,7 +151,7 @@ class FormDialogue(Dialogue):
         self._labels: dict[str, str] = {}  # topic entity → its label
         self._form: str | None = None
         self._at_hand: tuple[Item, ...] = ()
-        self._is_named = True  # whether the members at hand have names
+        self._is_answer = True  # whether the members at hand can be what is asked for
         self._options: dict[int, _Option] = {}
         self._missing: dict[int, _Option] = {}
         self._taken: _Option | None = None
@@ -197,7 +197,9 @@ class FormDialogue(Dialogue):
             self._form = option.form
         if "topics" in result.details:
             self._name_topics(result.details["topics"])
-        self._is_named = not result.details.get("nameless", False)
+        self._is_answer = not (
+            result.details.get("nameless", False) or result.details.get("elsewhere", False)
+        )
         self._offer(result.details["expansions"], result.details.get("missing", ()))
         return ()
 
@@ -217,8 +219,8 @@ class FormDialogue(Dialogue):
 
     @property
     def _may_answer(self) -> bool:
-        """Whether there is a form, and members that a user can read; or nothing else to choose."""
-        return (self._form is not None and self._is_named) or not self._options
+        """Whether there is a form, and members that can be what is asked for; or nothing else to choose."""
+        return (self._form is not None and self._is_answer) or not self._options
 
     def _expand(self, form: str | None) -> Action:
         protocol = self._protocol

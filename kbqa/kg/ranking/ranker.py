@@ -297,6 +297,13 @@ class SchemaIndex:
         """The relations of the graph that say common ones; see `kbqa.kg.common_relations`."""
         return saying(self._relation_names)
 
+    @cached_property
+    def classes(self) -> Mapping[str, str]:
+        """The ids of the types by label, and by the last part of the id, each in lower-case words."""
+        types = self._listed("types")
+        by_id = {words(local_name(item.id)): item.id for item in types}
+        return by_id | {words(local_name(item.label)): item.id for item in types}
+
     @property
     def _relation_names(self) -> dict[Item, Sequence[str]]:
         return {item: (local_name(item.id), local_name(item.label)) for item in self._listed("relations")}

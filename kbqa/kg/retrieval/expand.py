@@ -43,11 +43,12 @@ from kbqa.kg.common_relations import asked_for
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.namespaces import local_name
+from kbqa.kg.retrieval.asked_class import asked_class, broader
 from kbqa.kg.retrieval.compound_values import is_nameless
 from kbqa.kg.retrieval.direction import asked_direction
 from kbqa.kg.retrieval.expansions import LARGEST, Expansion, Expansions, Operation, Source
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, number, read_expression, truth
-from kbqa.kg.retrieval.look_ahead import behind, fitting, hops_of
+from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, behind, fitting, hops_of, steps
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
@@ -94,6 +95,8 @@ class _Expanding:
         self._arguments, self._form = arguments, form
         self._question = arguments["question"]
         self._returns = arguments.get("return", False)
+        # Whether a join leads to the class that is asked for, and no member is of it.
+        self._is_elsewhere = False
         named = set() if form is None else set(leaves(form))
         # What the form says of each topic, which is an entity or a literal.
         self._topics = {
@@ -151,6 +154,7 @@ class _Expanding:
         source = Source(form, [item.id for item in members.items], survey)
         expansions = self._expansions()
         found = list(self._joins(expansions, source))
+        self._is_elsewhere = self._leads_to_asked(survey, found)
         lacking = list(self._missing(expansions, source))
         if members.total > 1:
             found += expansions.selections(form, survey, members.total)
@@ -174,6 +178,21 @@ class _Expanding:
         if not (members and begins and all(is_nameless(self._store, item) for item in members)):
             return False
         return not any(is_nameless(self._store, item) for item in self._store.items(begins).values())
+
+    def _leads_to_asked(self, survey: Survey, joins: Iterable[Expansion]) -> bool:
+        """Whether the question asks for a class that no member has, and a join leads to some that have it."""
+        # An entity without a class may be of any; a value, of which nothing is said, is of none.
+        may_be_any = not survey.classes and survey.out
+        # Over a network, a query for each join would take too long.
+        if may_be_any or self._store.is_remote:
+            return False
+        asked = asked_class(self._question, self._surroundings.schema.classes)
+        if asked is None or asked in broader(self._store, _classes_of(survey)):
+            return False
+        ends = (self._store.follow(one.nodes, steps(one.path), limit=MAX_FOLLOWED).ends for one in joins)
+        return any(
+            asked in _classes_of(self._store.survey([item.id for item in page.items])) for page in ends
+        )
 
     def _expansions(self) -> Expansions:
         wanted = frozenset(map(Operation, self._arguments.get("operations", Operation)))
@@ -242,6 +261,8 @@ class _Expanding:
                 about["return"] = True
             if self._leads_to_nameless(page.items):
                 about["nameless"] = True
+            if self._is_elsewhere:
+                about["elsewhere"] = True
             if not self._store.is_remote and not isinstance(self._form, Count | Ask):
                 ways = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
                 about["ways"] = [[list(fact) for fact in facts] for facts in ways]
@@ -288,6 +309,10 @@ class _Expanding:
         places = {item.id: place for place, item in enumerate(ranked)}
         joins.sort(key=lambda one: places[one.path[-1][0].id])
         return [*joins[: most - len(others)], *others]
+
+
+def _classes_of(survey: Survey) -> list[str]:
+    return [kind.id for kind, _ in survey.classes]
 
 
 def _cites(
@@ -341,7 +366,9 @@ ACTIONS.register(
         "joins that lead nowhere, written like `expansions`. `topics` has the `label` of each where a form "
         "begins; `expression` is the form, if there is one, and `return` is true if it comes back to the "
         "topics. `nameless` is true if the form leads from entities with names to members without, which "
-        "hold the parts of a fact and are no answers. `ways` has for each of the first members the facts of "
+        "hold the parts of a fact and are no answers. `elsewhere` is true if the question asks for a class "
+        "by name (*which services*), no member is of this class, and one of the `expansions` leads to some "
+        "that are; not at an endpoint. `ways` has for each of the first members the facts of "
         "one way from the form's entities to it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,

@@ -388,3 +388,14 @@ def test_a_policy_that_looks_ahead_reads_what_lies_behind_each_relation(tools):
     assert "> born<then><inverse> born<" in again
     choose(tools, dialogue, " born")
     assert answers(dialogue) == ["Chicago"]
+
+
+def test_members_of_another_class_than_the_question_asks_for_are_no_answer(tools):
+    asked = question("which persons acted with Al Pacino ?", "pacino")
+    shown = choose(tools, begun(tools, asked), "<inverse> starring")
+    assert "<0> answer" not in shown
+    assert "> starring<" in shown
+    shown = choose(
+        tools, begun(tools, question("which films has Al Pacino ?", "pacino")), "<inverse> starring"
+    )
+    assert "<0> answer" in shown
