@@ -33,6 +33,11 @@ def _world_overlapping(seed: int, _: Path | None) -> Generated:
     return splits, {"world-overlapping": world.text()}
 
 
+def _world_inexact(seed: int, _: Path | None) -> Generated:
+    world, splits = generate_overlapping_world(seed, _OVERLAPPING_SIZES, "world-inexact", exact=False)
+    return splits, {"world-inexact": world.text()}
+
+
 def _temporal_world(seed: int, _: Path | None) -> Generated:
     return _about(generate_events(seed), seed, "temporal-world")
 
@@ -57,6 +62,7 @@ def _worlds(seed: int, _: Path | None) -> Generated:
 GENERATED: Mapping[str, Callable[[int, Path | None], Generated]] = {
     "world-all": _world_all,
     "world-overlapping": _world_overlapping,
+    "world-inexact": _world_inexact,
     "worlds": _worlds,
     "temporal-world": _temporal_world,
     "icews14": _icews14,
