@@ -197,6 +197,8 @@ class FormDialogue(Dialogue):
             self._form = option.form
         if "topics" in result.details:
             self._name_topics(result.details["topics"])
+        if result.details.get("whole", False):
+            self._may_decline = False
         self._is_answer = not (
             result.details.get("nameless", False) or result.details.get("elsewhere", False)
         )

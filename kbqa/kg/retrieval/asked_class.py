@@ -19,6 +19,9 @@ _DEEPEST, _MOST = 8, 1_000  # steps up a hierarchy, and classes at each
 _WHICH = frozenset(("which", "what"))
 _REQUESTS = ("list", "show", "name", "find", "give", "tell")
 _BETWEEN = frozenset(("me", "us", "all", "of", "the"))  # "list all the", "give me all of the"
+_NOTHING_ELSE = frozenset(
+    ("", "are there", "there are", "exist", "are known", "do you know", "do you have", "do we have", "please")
+)
 _LONGEST = 4  # words of a name
 _ARTICLES = frozenset(("the", "a", "an"))
 _CLOSED = frozenset(
@@ -54,16 +57,31 @@ def asked_class(question: str, classes: Mapping[str, T]) -> T | None:
     Args:
         classes: by name, in lower-case words.
     """
+    found = _asked(words(question).split(), classes)
+    return None if found is None else found[0]
+
+
+def whole_class(question: str, classes: Mapping[str, T]) -> T | None:
+    """The class of which a question asks for all members and for nothing else, or None if it does not."""
     said = words(question).split()
+    found = _asked(said, classes)
+    if found is None:
+        return None
+    asked, last = found
+    return asked if " ".join(said[last:]) in _NOTHING_ELSE else None
+
+
+def _asked(said: Sequence[str], classes: Mapping[str, T]) -> tuple[T, int] | None:
+    """The class that is asked for, and the place behind its name."""
     first = _beginning(said)
     for last in () if first is None else range(min(first + _LONGEST, len(said)), first, -1):
         name = said[first:last]
         singulars = (" ".join((*name[:-1], one)) for one in inflections(name[-1]))
         found = next((classes[one] for one in singulars if one in classes), None)
+        if found is None and _ends(said[last:]):
+            found = classes.get(" ".join(name))
         if found is not None:
-            return found
-        if " ".join(name) in classes and _ends(said[last:]):
-            return classes[" ".join(name)]
+            return found, last
     return None
 
 

@@ -43,7 +43,7 @@ from kbqa.kg.common_relations import asked_for
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.namespaces import local_name
-from kbqa.kg.retrieval.asked_class import asked_class, broader
+from kbqa.kg.retrieval.asked_class import asked_class, broader, whole_class
 from kbqa.kg.retrieval.compound_values import is_nameless
 from kbqa.kg.retrieval.direction import asked_direction
 from kbqa.kg.retrieval.expansions import LARGEST, Expansion, Expansions, Operation, Source
@@ -53,7 +53,7 @@ from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import Page, Survey
-from kbqa.logical_forms.algebra import MAX_NODES, Ask, Count, Entity, Expression
+from kbqa.logical_forms.algebra import MAX_NODES, Ask, Class, Count, Entity, Expression
 from kbqa.logical_forms.s_expression import print_s_expression
 
 MAX_EXPANSIONS = 200
@@ -104,6 +104,9 @@ class _Expanding:
             for topic in arguments.get("topics", ())
             if (leaf := leaf_of(self._store, topic)) not in named
         }
+        # The class of which all members are asked for, and nothing else.
+        whole = None if self._topics else whole_class(self._question, surroundings.schema.classes)
+        self._whole = None if whole is None else Class(whole)
 
     def begin(self) -> ActionResult:
         """The joins from each topic, and the classes with which a question may begin."""
@@ -118,6 +121,10 @@ class _Expanding:
                 known.append((Item(topic, labelled.label), ids, self._store.survey(ids)))
         named = Counter(item.label for item, _, _ in known)
         expansions = self._expansions()
+        starts = list(expansions.starts())
+        whole = [one for one in starts if one.form == self._whole]
+        if whole:
+            return self._answer(Page((), 0), whole)
         joins: list[Expansion] = []
         lacking: list[Expansion] = []
         for item, nodes, survey in known:
@@ -125,7 +132,7 @@ class _Expanding:
             source = Source(self._topics[item.id], nodes, survey, item, of)
             joins += self._asked(item, self._joins(expansions, source))
             lacking += self._missing(expansions, source)
-        found = [*joins, *expansions.starts()]
+        found = [*joins, *starts]
         if not found and unknown:
             return unknown[0]
         limit, offset = paging(self._surroundings, self._arguments)
@@ -149,6 +156,8 @@ class _Expanding:
             text = print_s_expression(form)
             return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
         if form.size + LARGEST > MAX_NODES:
+            return self._answer(members)
+        if form == self._whole:
             return self._answer(members)
         survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
         source = Source(form, [item.id for item in members.items], survey)
@@ -255,6 +264,8 @@ class _Expanding:
     ) -> ActionResult:
         if self._form is None:
             about: dict[str, Any] = {"topics": {item.id: {"label": item.label} for item in page.items}}
+            if [one.form for one in expansions] == [self._whole]:
+                about["whole"] = True
         else:
             about = {"expression": print_s_expression(self._form)}
             if self._returns:
@@ -364,12 +375,13 @@ ACTIONS.register(
         "`behind`, with `ahead`, the relations of the nodes that a join leads to, like `path`. "
         "If there are too many, the relations that fit the `question` best. `missing`, if asked for, has "
         "joins that lead nowhere, written like `expansions`. `topics` has the `label` of each where a form "
-        "begins; `expression` is the form, if there is one, and `return` is true if it comes back to the "
-        "topics. `nameless` is true if the form leads from entities with names to members without, which "
-        "hold the parts of a fact and are no answers. `elsewhere` is true if the question asks for a class "
-        "by name (*which services*), no member is of this class, and one of the `expansions` leads to some "
-        "that are; not at an endpoint. `ways` has for each of the first members the facts of "
-        "one way from the form's entities to it; not at an endpoint.",
+        "begins; `whole` is true if the question asks for all members of a class and for nothing else "
+        "(*which teams are there*), so that one form is listed. `expression` is the form, if there is one, "
+        "and `return` is true if it comes back to the topics. `nameless` is true if the form leads from "
+        "entities with names to members without, which hold the parts of a fact and are no answers. "
+        "`elsewhere` is true if the question asks for a class by name (*which services*), no member is of "
+        "this class, and one of the `expansions` leads to some that are; not at an endpoint. `ways` has for "
+        "each of the first members the facts of one way from the form's entities to it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.NO_ENTITIES_FOUND,

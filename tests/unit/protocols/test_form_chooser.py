@@ -399,3 +399,12 @@ def test_members_of_another_class_than_the_question_asks_for_are_no_answer(tools
         tools, begun(tools, question("which films has Al Pacino ?", "pacino")), "<inverse> starring"
     )
     assert "<0> answer" in shown
+
+
+def test_all_of_a_class_is_an_answer_that_cannot_be_declined(tools):
+    dialogue = begun(tools, question("list all films"), may_decline=True)
+    assert said(dialogue.prompt()).count("<none>") == 0
+    shown = choose(tools, dialogue, "<start> film")
+    assert shown == "<options><0> answer</options>"
+    assert sorted(answers(dialogue)) == ["Ali", "Heat", "The Insider"]
+    assert "<none>" in said(begun(tools, question("list all films by night"), may_decline=True).prompt())

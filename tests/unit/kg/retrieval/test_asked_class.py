@@ -6,7 +6,7 @@ import pytest
 
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.retrieval.asked_class import asked_class, broader
+from kbqa.kg.retrieval.asked_class import asked_class, broader, whole_class
 from kbqa.kg.tools import LocalGraphTools
 
 EX = "http://it.example/"
@@ -61,19 +61,35 @@ def test_a_class_is_asked_for_behind_which_or_in_a_request(question, asked):
     assert asked_class(question, {name: name for name in NAMES}) == asked
 
 
+@pytest.mark.parametrize(
+    ("question", "whole"),
+    [
+        ("list all teams", "team"),
+        ("Which teams are there?", "team"),
+        ("what power plants exist", "power plant"),
+        ("show me the servers please", "server"),
+        ("which teams are old?", None),
+        ("which teams", "team"),
+        ("list all teams in Oslo", None),
+        ("how many teams are there?", None),
+    ],
+)
+def test_all_members_of_a_class_are_asked_for_if_nothing_else_is_said(question, whole):
+    assert whole_class(question, {name: name for name in NAMES}) == whole
+
+
 @pytest.fixture
 def expand(tmp_path):
     """Expands a form for a question about some triples."""
 
-    def told(lines, question, form):
+    def told(lines, question, form, **options):
+        arguments = {"question": question, **options} | ({"form": form} if form else {})
         file = tmp_path / "it.ttl"
         file.write_text(f"@prefix : <http://it.example/> .\n{HIERARCHY}{lines}")
         catalog = GraphCatalog(tmp_path / "home")
         catalog.load("it", file)
         try:
-            [result] = LocalGraphTools(catalog).execute(
-                "it", [Action("expand", {"question": question, "form": form})]
-            )
+            [result] = LocalGraphTools(catalog).execute("it", [Action("expand", arguments)])
             return result.details
         finally:
             catalog.close()
@@ -93,6 +109,19 @@ def test_a_form_ends_elsewhere_if_a_join_leads_to_the_class_and_no_member_is_of_
         ("which services run in Dublin?", f"(JOIN {EX}on {servers})"),
     ):
         assert "elsewhere" not in expand(RUNNING, question, form), (question, form)
+
+
+def test_a_question_for_all_of_a_class_has_one_form(expand):
+    details = expand(RUNNING, "list all servers", None)
+    assert [one["form"] for one in details["expansions"]] == [f"{EX}Server"]
+    assert details["whole"] is True
+    assert expand(RUNNING, "list all servers", f"{EX}Server")["expansions"] == []
+    for question, options in (
+        ("list all servers in Dublin", {}),
+        ("list all servers", {"topics": [f"{EX}dublin"]}),
+        ("list all servers", {"operations": ["join"], "topics": []}),
+    ):
+        assert "whole" not in expand(RUNNING, question, None, **options), question
 
 
 def test_values_are_of_no_class_but_entities_without_one_may_be_of_any(expand):
