@@ -32,7 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shelf", type=Path, default=_SHELF, help="where bases and cold starts are kept")
     parser.add_argument("--run", nargs=2, metavar=("VARIANT", "SEED"), help="one run, here")
     parser.add_argument(
-        "--finding", nargs="+", metavar="NAME", help="run what these need (default: all of the design)"
+        "--finding",
+        nargs="+",
+        action="extend",
+        metavar="NAME",
+        help="run what these need (default: all of the design)",
     )
     parser.add_argument(
         "--loop", choices=("production", "own"), default="production", help="show the runs of this loop"

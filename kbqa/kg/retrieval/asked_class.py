@@ -26,22 +26,8 @@ _LONGEST = 4  # words of a name
 _ARTICLES = frozenset(("the", "a", "an"))
 _CLOSED = frozenset(
     (
-        *(
-            "is",
-            "are",
-            "was",
-            "were",
-            "has",
-            "have",
-            "had",
-            "does",
-            "do",
-            "did",
-            "can",
-            "could",
-            "will",
-            "would",
-        ),
+        *("is", "are", "was", "were", "has", "have", "had"),
+        *("does", "do", "did", "can", "could", "will", "would"),
         *("that", "which", "who", "whom", "whose", "where", "when", "and", "or"),
         *("in", "on", "at", "by", "with", "from", "to", "for", "under", "into", "about", "as"),
     )
