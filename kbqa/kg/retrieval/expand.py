@@ -104,9 +104,6 @@ class _Expanding:
             for topic in arguments.get("topics", ())
             if (leaf := leaf_of(self._store, topic)) not in named
         }
-        # The class of which all members are asked for, and nothing else.
-        whole = None if self._topics else whole_class(self._question, surroundings.schema.classes)
-        self._whole = None if whole is None else Class(whole)
 
     def begin(self) -> ActionResult:
         """The joins from each topic, and the classes with which a question may begin."""
@@ -122,7 +119,7 @@ class _Expanding:
         named = Counter(item.label for item, _, _ in known)
         expansions = self._expansions()
         starts = list(expansions.starts())
-        whole = [one for one in starts if one.form == self._whole]
+        whole = [one for one in starts if self._is_whole(one.form)]
         if whole:
             return self._answer(Page((), 0), whole)
         joins: list[Expansion] = []
@@ -157,7 +154,7 @@ class _Expanding:
             return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
         if form.size + LARGEST > MAX_NODES:
             return self._answer(members)
-        if form == self._whole:
+        if self._is_whole(form):
             return self._answer(members)
         survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
         source = Source(form, [item.id for item in members.items], survey)
@@ -179,6 +176,12 @@ class _Expanding:
             return found
         self._returns = True
         return self._store.members(form, limit=limit, offset=offset, returning=True)
+
+    def _is_whole(self, form: Expression) -> bool:
+        """Whether the question asks for all members of the form, which is a class, and for nothing else."""
+        if self._topics or not isinstance(form, Class):
+            return False
+        return whole_class(self._question, self._surroundings.schema.classes) == form.name
 
     def _leads_to_nameless(self, members: Sequence[Item]) -> bool:
         """Whether the form leads from an entity with a name to members without one."""
@@ -264,7 +267,7 @@ class _Expanding:
     ) -> ActionResult:
         if self._form is None:
             about: dict[str, Any] = {"topics": {item.id: {"label": item.label} for item in page.items}}
-            if [one.form for one in expansions] == [self._whole]:
+            if len(expansions) == 1 and self._is_whole(expansions[0].form):
                 about["whole"] = True
         else:
             about = {"expression": print_s_expression(self._form)}
