@@ -140,7 +140,7 @@ def load(
 
 
 def _recognised_types(store: GraphStore) -> Iterator[str]:
-    """A line that names the relations of a delimited file that state types, and the first types; or none."""
+    """One line with the relations that state types in a delimited file, and the first types; or no line."""
     if isinstance(store, OxigraphStore) and store.of_names and store.type_relations:
         types = [item.label for item in store.types()]
         more = [f"and {len(types) - _SHOWN} more"] if len(types) > _SHOWN else []
